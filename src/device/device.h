@@ -1,0 +1,79 @@
+// The door to memory and streams: everything above acts on a card, on host RAM or on a simulated card through this.
+//
+// Memory comes in three tiers, each one contiguous arena addressed by offset: `reserve` takes address space, `commit`
+// puts memory behind a part of it, `decommit` gives that memory back at once. Work is enqueued on streams and runs in
+// their order; a Tick names a point in that order.
+//
+//   committed(tier) == sum of the lengths of the committed ranges of that tier, always
+//
+// Nothing here waits for the device except `synchronize` (and `wait` on a stream that is the calling thread itself).
+// decommit is not stream-ordered: its caller makes sure that no enqueued work touches the range any more. All functions
+// may be called from any thread.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "base/range.h"
+#include "base/tick.h"
+#include "base/units.h"
+
+namespace spillway {
+
+enum class Tier : std::uint8_t { device, host, file };
+inline constexpr int kTierCount = 3;
+
+// Where some bytes are: an offset into the arena of a tier.
+struct Place {
+  Tier tier = Tier::device;
+  Bytes offset;
+};
+
+struct DeviceFacts {
+  std::string name;         // "host", "NVIDIA H200", "V100 (simulated)"
+  Bytes granule;            // commit and decommit work in multiples of this, in every tier
+  Bytes memory;             // what the device has in all
+  bool holds_bytes = true;  // false: a simulation that accounts for bytes without keeping them
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  [[nodiscard]] virtual const DeviceFacts& facts() const = 0;
+
+  // Once per tier, before its first commit. No memory is taken. Throws InputError when the tier cannot be had here
+  // (a spill folder on tmpfs, not writable, ...), with what would help.
+  virtual void reserve(Tier tier, Bytes size) = 0;
+
+  // False when there is no memory for it: nothing has changed then. The range is made of whole granules and was not
+  // committed. Fresh memory has unspecified contents.
+  [[nodiscard]] virtual bool try_commit(Tier tier, Range range) = 0;
+  virtual void decommit(Tier tier, Range range) = 0;
+  [[nodiscard]] virtual Bytes committed(Tier tier) const = 0;
+
+  // The address of an offset for kernels (device tier) or for the host (host tier); null for the file tier and where
+  // no bytes are held. Valid as long as the reservation, memory behind it or not.
+  [[nodiscard]] virtual std::byte* address(Tier tier, Bytes offset) const = 0;
+
+  // A new stream of the device's own, independent of all others.
+  [[nodiscard]] virtual StreamId open_stream() = 0;
+
+  // Enqueues a copy between two committed places; returns at once.
+  virtual void copy(StreamId on, Place to, Place from, Bytes size) = 0;
+
+  // Names the point after everything enqueued on the stream so far.
+  [[nodiscard]] virtual Tick record(StreamId on) = 0;
+  // Whatever is enqueued on `waiter` from now on starts after the tick is done. No host wait.
+  virtual void wait(StreamId waiter, Tick tick) = 0;
+  // True once the tick is done; work before it is then visible to the host.
+  [[nodiscard]] virtual bool query(Tick tick) = 0;
+  virtual void synchronize(Tick tick) = 0;
+
+  // Device time between two ticks that are done; ticks of different streams may be compared.
+  [[nodiscard]] virtual Nanos elapsed(Tick from, Tick to) = 0;
+  // The host's clock, monotonic.
+  [[nodiscard]] virtual Nanos now() const = 0;
+};
+
+}  // namespace spillway
