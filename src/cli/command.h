@@ -1,0 +1,16 @@
+// The commands of spillway-tool: one function each, one file each.
+//
+// To add `spillway-tool export`: write src/cli/cmd_export.cpp with `void add_export(CLI::App& app)`, declare it below in
+// alphabetical order, and call it in add_commands() in main.cpp. The function adds a subcommand, binds its options to
+// values held by a shared_ptr that the callback captures, and does the work in the callback. A callback prints results
+// to stdout, throws InputError for anything the user can mend, and returns normally otherwise: main() turns the error
+// into one sentence on stderr and exit code 2.
+#pragma once
+
+namespace CLI {
+class App;
+}
+
+namespace spillway {
+
+}  // namespace spillway

@@ -1,0 +1,48 @@
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+#include <string>
+
+#include "base/error.h"
+#include "cli/command.h"
+
+namespace {
+
+// What a shell and a script can tell apart.
+constexpr int kFailed = 1;
+constexpr int kBadInput = 2;
+
+int complain(const char* what, int code) {
+  std::fprintf(stderr, "spillway: %s\n", what);
+  return code;
+}
+
+// In the order --help lists them.
+void add_commands(CLI::App&) {}
+
+// CLI11 ends --help and --version with an error of exit code 0; only those print what it carries.
+int run(int argc, char** argv) {
+  CLI::App app("Spillway keeps PyTorch training inside a byte budget.", "spillway");
+  app.set_version_flag("--version", SPILLWAY_VERSION);
+  add_commands(app);
+  try {
+    app.parse(argc, argv);
+    if (app.get_subcommands().empty()) throw spillway::InputError("which command? See --help");
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);
+    return complain((std::string(error.what()) + "; see --help").c_str(), kBadInput);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const spillway::InputError& error) {
+    return complain(error.what(), kBadInput);
+  } catch (const std::exception& error) {
+    return complain(error.what(), kFailed);
+  }
+}
