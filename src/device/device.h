@@ -8,10 +8,12 @@
 //
 // Nothing here waits for the device except `synchronize` (and `wait` on a stream that is the calling thread itself).
 // decommit is not stream-ordered: its caller makes sure that no enqueued work touches the range any more. All functions
-// may be called from any thread.
+// may be called from any thread. Misuse (a range that is not committed, a tick that was never recorded, ...) throws
+// InvariantError and changes nothing.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "base/range.h"
@@ -22,6 +24,13 @@ namespace spillway {
 
 enum class Tier : std::uint8_t { device, host, file };
 inline constexpr int kTierCount = 3;
+
+// A copy to or from the file tier owns whole blocks of this size, see Device::copy. It is the alignment direct I/O asks
+// for on every disk in use.
+inline constexpr Bytes kFileBlock = 4_KiB;
+
+// The newest ticks of each stream whose times are kept for `elapsed`. A step has some hundred to a few thousand ticks.
+inline constexpr std::uint64_t kTickWindow = 4096;
 
 // Where some bytes are: an offset into the arena of a tier.
 struct Place {
@@ -42,7 +51,7 @@ class Device {
 
   [[nodiscard]] virtual const DeviceFacts& facts() const = 0;
 
-  // Once per tier, before its first commit. No memory is taken. Throws InputError when the tier cannot be had here
+  // Once per tier, before its first commit, in whole granules. No memory is taken. Throws InputError when the tier cannot be had here
   // (a spill folder on tmpfs, not writable, ...), with what would help.
   virtual void reserve(Tier tier, Bytes size) = 0;
 
@@ -59,18 +68,22 @@ class Device {
   // A new stream of the device's own, independent of all others.
   [[nodiscard]] virtual StreamId open_stream() = 0;
 
-  // Enqueues a copy between two committed places; returns at once.
+  // Enqueues a copy between two committed places that do not overlap; returns at once. A place in the file tier begins
+  // at a multiple of kFileBlock, and what lies between the end of a copy to it and the next multiple is lost. Nothing
+  // happens for size zero.
   virtual void copy(StreamId on, Place to, Place from, Bytes size) = 0;
 
-  // Names the point after everything enqueued on the stream so far.
+  // Names the point after everything enqueued on the stream so far. Each call adds one to the stream's tick value.
   [[nodiscard]] virtual Tick record(StreamId on) = 0;
   // Whatever is enqueued on `waiter` from now on starts after the tick is done. No host wait.
   virtual void wait(StreamId waiter, Tick tick) = 0;
-  // True once the tick is done; work before it is then visible to the host.
+  // True once the tick is done; work before it is then visible to the host. A copy that failed is told here: query and
+  // synchronize throw DeviceError for every tick after it, on its stream and on streams that waited for such a tick.
   [[nodiscard]] virtual bool query(Tick tick) = 0;
   virtual void synchronize(Tick tick) = 0;
 
-  // Device time between two ticks that are done; ticks of different streams may be compared.
+  // Device time between two ticks that are done and among the last kTickWindow of their streams (older ones are
+  // misuse); negative when `from` was done after `to`. Ticks of different streams may be compared.
   [[nodiscard]] virtual Nanos elapsed(Tick from, Tick to) = 0;
   // The host's clock, monotonic.
   [[nodiscard]] virtual Nanos now() const = 0;
