@@ -1,0 +1,74 @@
+// The streams of one card and the points in their order.
+//
+// A stream is ours (opened here, non-blocking, its ticks timed) or adopted (torch's; ours to order, not to close). The
+// n-th record on a stream is its tick n. An event stands for a tick only until the tick is known to be done:
+//
+//   ticks 1..done are done and remembered by that number alone; pending[i] is the event of tick done + 1 + i
+//
+// Ticks of a stream finish in order, so one event found done settles all before it. Asking about a tick at or below
+// `done` is one atomic load. Any thread; each stream has a lock of its own, never held while the host waits.
+#pragma once
+
+#include <cuda.h>
+
+#include <array>
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "base/tick.h"
+#include "device/cuda/event_pool.h"
+#include "device/tick_times.h"
+
+namespace spillway {
+
+class StreamTable {
+ public:
+  // `time_adopted`: also ticks of adopted streams can be asked for their time.
+  explicit StreamTable(bool time_adopted) : time_adopted_(time_adopted) {}
+  ~StreamTable();
+  StreamTable(const StreamTable&) = delete;
+  StreamTable& operator=(const StreamTable&) = delete;
+
+  [[nodiscard]] StreamId open();
+  [[nodiscard]] StreamId adopt(CUstream handle);
+  [[nodiscard]] CUstream handle(StreamId stream) const { return at(stream).handle; }
+
+  [[nodiscard]] Tick record(StreamId on);
+  void wait(StreamId waiter, Tick tick);
+  [[nodiscard]] bool query(Tick tick);
+  void synchronize(Tick tick);
+  [[nodiscard]] Nanos elapsed(Tick from, Tick to);
+
+ private:
+  struct Stream {
+    CUstream handle = nullptr;
+    bool own = false;
+    std::mutex mutex;
+    std::atomic<std::uint64_t> done = 0;
+    std::deque<Event*> pending;
+    std::optional<TickTimes> times;  // where ticks are timed
+    std::size_t sweep_at = kFirstSweep;
+  };
+
+  static constexpr std::size_t kMaxStreams = 1024;  // torch has at most 129 a card, external streams beside them
+  static constexpr std::size_t kFirstSweep = 64;    // ticks nobody asks about are looked at once so many are pending
+
+  [[nodiscard]] Stream& at(StreamId stream) const;
+  [[nodiscard]] StreamId add(CUstream handle, bool own);
+  [[nodiscard]] static Event* find_pending(Stream& stream, std::uint64_t value);
+  void settle(Stream& stream, std::uint64_t value);
+  void sweep(Stream& stream);
+  void release(Event* event);
+  [[nodiscard]] Nanos moment(Tick tick);
+
+  bool time_adopted_;
+  EventPool events_;
+  std::mutex adding_;
+  std::atomic<std::size_t> count_ = 0;
+  std::array<std::unique_ptr<Stream>, kMaxStreams> streams_;  // the first count_ never change any more
+};
+
+}  // namespace spillway
