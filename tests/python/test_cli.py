@@ -1,0 +1,67 @@
+"""The `spillway` command as a user calls it, in the Python that runs the tests."""
+
+import importlib.metadata
+import pathlib
+import signal
+import subprocess
+import sys
+import sysconfig
+
+import pytest
+
+import spillway
+from spillway import native
+
+
+@pytest.fixture
+def command():
+    return pathlib.Path(sysconfig.get_path("scripts")) / "spillway"
+
+
+def test_version_names_spillway_and_torch(run, command):
+    done = run(command, "--version")
+    assert done.returncode == 0
+    assert done.stdout == f"spillway {spillway.__version__} (torch {importlib.metadata.version('torch')})\n"
+
+
+def test_python_m_spillway_is_the_same_command(run, command):
+    assert run(sys.executable, "-m", "spillway", "--version").stdout == run(command, "--version").stdout
+
+
+def test_the_native_tool_has_the_same_version(run):
+    assert run(native.TOOL, "--version").stdout.strip() == spillway.__version__
+
+
+def test_help_is_the_native_tools(run, command):
+    done = run(command, "--help")
+    assert done.returncode == 0
+    assert done.stdout == run(native.TOOL, "--help").stdout
+    assert "Usage: spillway" in done.stdout
+
+
+@pytest.mark.parametrize("arguments, says", [([], "which command?"), (["no-such-command"], "no-such-command"),
+                                             (["--no-such-flag"], "--no-such-flag")])
+def test_bad_input_is_one_sentence_and_exit_code_two(run, command, arguments, says):
+    done = run(command, *arguments)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stderr.startswith("spillway: ") and says in done.stderr
+
+
+def test_the_tool_replaces_the_python_process(tmp_path, monkeypatch):
+    """A signal that ends the tool is what the caller sees, and arguments arrive as they were given."""
+    stand_in = tmp_path / "tool"
+    stand_in.write_text('#!/bin/sh\nprintf "%s|" "$@"\nkill -TERM $$\n')
+    stand_in.chmod(0o755)
+    script = f"import pathlib, spillway.native as n; n.TOOL = pathlib.Path({str(stand_in)!r}); import spillway.cli as c; c.main()"
+    done = subprocess.run([sys.executable, "-c", script, "plan", "two words", "--x=1"], capture_output=True, text=True)
+    assert done.stdout == "plan|two words|--x=1|"
+    assert done.returncode == -signal.SIGTERM
+
+
+def test_a_missing_tool_is_told_with_what_would_help(run):
+    script = "import pathlib, spillway.native as n; n.TOOL = pathlib.Path('/nowhere/tool'); import spillway.cli as c; raise SystemExit(c.main())"
+    done = run(sys.executable, "-c", script)
+    assert done.returncode == 1
+    assert "/nowhere/tool is missing" in done.stderr and "make setup" in done.stderr
