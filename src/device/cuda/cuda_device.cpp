@@ -58,8 +58,13 @@ std::size_t count_of(Bytes size) { return static_cast<std::size_t>(size.count); 
 
 // Members in the order of need. The ledgers count a range from before it is committed until after it is given back.
 struct CudaDevice::Card {
-  explicit Card(const CudaOptions& chosen)
-      : options(chosen), context(find_card(chosen.card)), facts(read_facts(context)), streams(chosen.time_adopted) {}
+  explicit Card(CudaOptions chosen)
+      : options(std::move(chosen)),
+        context(find_card(options.card)),
+        facts(read_facts(context)),
+        ledgers{Ledger(facts.granule, options.memory), Ledger(facts.granule, options.host_memory),
+                Ledger(facts.granule, options.file_room)},
+        streams(options.time_adopted) {}
   ~Card();
 
   [[nodiscard]] Ledger& ledger(Tier tier) { return ledgers[static_cast<std::size_t>(tier)]; }
@@ -74,7 +79,7 @@ struct CudaDevice::Card {
   PrimaryContext context;
   DeviceFacts facts;
   std::mutex books;  // of the ledgers
-  std::array<Ledger, kTierCount> ledgers{Ledger(facts.granule), Ledger(facts.granule), Ledger(facts.granule)};
+  std::array<Ledger, kTierCount> ledgers;
   HostWork work;
   std::unique_ptr<CardArena> memory;
   std::unique_ptr<PinnedArena> pinned;
@@ -104,8 +109,8 @@ void CudaDevice::Card::reserve(Tier tier, Bytes size) {
       pinned = std::make_unique<PinnedArena>(size, facts.granule, options.host_slab, options.touch_threads);
       break;
     case Tier::file:
-      if (options.spill_folder.empty()) throw InputError("there is no file tier: name a folder with --spill-dir");
-      file = std::make_unique<FileRoute>(SpillFileOptions{.folder = options.spill_folder}, work);
+      if (!options.file) throw InputError("there is no file tier: name a folder on a disk with --spill-dir");
+      file = std::make_unique<FileRoute>(*options.file, work);
   }
   ledger(tier) = checked;
 }
@@ -164,7 +169,7 @@ void CudaDevice::Card::copy_within_host(CUstream on, Bytes to, Bytes from, Bytes
   work.enqueue(on, [=] { std::memcpy(target, source, count_of(size)); });
 }
 
-CudaDevice::CudaDevice(const CudaOptions& options) : card_(std::make_unique<Card>(options)) {}
+CudaDevice::CudaDevice(CudaOptions options) : card_(std::make_unique<Card>(std::move(options))) {}
 
 // Errors go unheard: at the end of a process the driver may be gone already.
 CudaDevice::~CudaDevice() {
@@ -190,6 +195,11 @@ std::string CudaDevice::why_unavailable(int card) {
 StreamId CudaDevice::adopt_stream(CUstream_st* stream) { return card_->streams.adopt(stream); }
 
 CUstream_st* CudaDevice::handle(StreamId stream) const { return card_->streams.handle(stream); }
+
+void CudaDevice::call(StreamId on, std::function<void()> work) {
+  const CudaScope scope(card_->context.handle);
+  card_->work.enqueue(card_->streams.handle(on), std::move(work));
+}
 
 Bytes CudaDevice::free_memory() const {
   const CudaScope scope(card_->context.handle);

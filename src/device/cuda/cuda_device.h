@@ -11,10 +11,13 @@
 // asked for. No CUDA header is needed to use this one, and no driver to load it.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "device/device.h"
+#include "device/host/spill_file.h"
 
 struct CUstream_st;  // what cudaStream_t and CUstream point to
 
@@ -22,18 +25,20 @@ namespace spillway {
 
 struct CudaOptions {
   int card = 0;
-  // Registering is one driver call per slab, and one copy goes through per slab it touches; `tests/gpu` prints what
-  // either costs at 2 and at 64 MiB.
+  Bytes memory;  // limits, in bytes committed; zero: none but the driver's and the system's
+  Bytes host_memory;
+  Bytes file_room;
+  std::optional<SpillFileOptions> file;  // none: reserve(Tier::file) is refused
+  // Registering is one driver call per slab, and so is a copy for each slab it touches.
   Bytes host_slab = 64_MiB;
-  int touch_threads = 4;      // page faults of one process stop scaling about there
-  std::string spill_folder;   // of the file tier; empty: there is none
+  int touch_threads = 4;
   bool time_adopted = false;  // let `elapsed` take ticks of adopted streams
 };
 
 class CudaDevice final : public Device {
  public:
   // Throws InputError where there is no driver or no such card.
-  explicit CudaDevice(const CudaOptions& options);
+  explicit CudaDevice(CudaOptions options = {});
   ~CudaDevice() override;  // waits for the card
 
   // Why no CudaDevice can be made here, in words; empty when one can.
@@ -43,6 +48,9 @@ class CudaDevice final : public Device {
   // the same id each time. The stream is never closed here and must outlive the use of its id.
   [[nodiscard]] StreamId adopt_stream(CUstream_st* stream);
   [[nodiscard]] CUstream_st* handle(StreamId stream) const;
+
+  // Enqueues work of the host that must not reach CUDA; what it throws is told as DeviceError by query and synchronize.
+  void call(StreamId on, std::function<void()> work);
 
   // What the driver says is free on the card.
   [[nodiscard]] Bytes free_memory() const;
