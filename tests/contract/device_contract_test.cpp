@@ -3,6 +3,7 @@
 
 #include <future>
 
+#include "device/fake/fake_device.h"
 #include "device/host/host_device.h"
 
 namespace spillway {
@@ -51,6 +52,43 @@ INSTANTIATE_TEST_SUITE_P(Host, DeviceContract,
                          testing::Values(host_case("host", 2_MiB, true), host_case("small_granules", 64_KiB, true),
                                          host_case("cached_file", 64_KiB, false)),
                          case_name);
+
+// Held work is a kernel of an hour; letting it finish moves the virtual clock to its end.
+class FakeSubject final : public DeviceSubject {
+ public:
+  explicit FakeSubject(bool detect_races) : device_(card(), {.detect_races = detect_races}) {}
+
+  Device& device() override { return device_; }
+  void hold(StreamId stream) override {
+    device_.compute(stream, 3600_s);
+    held_.push_back(device_.record(stream));
+  }
+  void release() override {
+    for (Tick tick : held_) device_.synchronize(tick);
+    held_.clear();
+  }
+  [[nodiscard]] Bytes limit(Tier) const override { return kLimit; }
+
+ private:
+  static constexpr Bytes kLimit = 256_MiB;
+
+  static Card card() {
+    Card small = find_card("v100");
+    small.memory = small.host_memory = small.file_room = kLimit;
+    return small;
+  }
+
+  FakeDevice device_;
+  std::vector<Tick> held_;
+};
+
+DeviceCase fake_case(const std::string& name, bool detect_races) {
+  return {.name = name, .make = [=] { return std::make_unique<FakeSubject>(detect_races); }};
+}
+
+// The second case also shows that every hand-off in the suite is ordered.
+INSTANTIATE_TEST_SUITE_P(Fake, DeviceContract,
+                         testing::Values(fake_case("fake", false), fake_case("watching_races", true)), case_name);
 
 }  // namespace
 }  // namespace spillway
