@@ -3,12 +3,15 @@
 The tool replaces this process, so its exit codes, output and signals are the command's own.
 """
 
+import importlib
 import importlib.metadata
 import importlib.util
 import os
 import sys
 
 from spillway import __version__, native
+
+IN_PYTHON = ("run", "verify", "doctor")  # commands that need the interpreter; each is a module with main(arguments)
 
 
 def version_line() -> str:
@@ -31,4 +34,6 @@ def main() -> int:
     if arguments == ["--version"]:
         print(version_line())
         return 0
+    if arguments and arguments[0] in IN_PYTHON:
+        return importlib.import_module(f"spillway.{arguments[0]}").main(arguments[1:])
     return run_tool(arguments)

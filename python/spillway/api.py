@@ -1,0 +1,225 @@
+"""Switching Spillway on and off inside a program: `enable`, `disable`, `step`, `stats`, `budget`, `set_budget`.
+
+The words are those of the command line. One engine per process; `enable` may come at any time, after CUDA is initialised
+and in a notebook too. While it is on, backward runs on the calling thread, because replays must share the forward's
+thread-local library plans; `disable` restores the setting.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from spillway import hooks, native, spill
+from spillway.amounts import card_bytes, parse_bytes, ram_bytes
+from spillway.steps import StepWatcher
+
+DEFAULT_POLICY = "lru"
+WORKSPACES = ("plain", "adaptive")
+ALLOCATORS = ("spillway", "native")
+
+
+@dataclasses.dataclass
+class _Job:
+    library: native.Library
+    options: dict[str, Any]
+    watcher: StepWatcher
+    multithreading_before: bool
+
+
+_job: _Job | None = None
+_last_stats: dict[str, Any] | None = None  # of the last job, once it is over
+
+
+def enable(
+    budget: int | str | None = None,
+    device: str = "auto",
+    policy: str = DEFAULT_POLICY,
+    host_limit: int | str | None = None,
+    spill_dir: str | os.PathLike[str] | None = None,
+    workspace: str = "plain",
+    trace: str | os.PathLike[str] | None = None,
+    allocator: str = "spillway",
+    poison: bool = False,
+    min_evict: int | str | None = None,
+) -> None:
+    """Holds this process's training inside `budget`; without one it only watches.
+
+    `budget`, `host_limit` and `min_evict` are bytes or texts such as "8GiB"; `budget` may be "60%" of the card, or of
+    RAM on the CPU. Bad input is a ValueError, and then nothing was changed.
+    """
+    global _job
+    if _job is not None:
+        raise ValueError("Spillway is already on: use set_budget() to change the budget, or disable() first")
+    library = native.load()
+    options = read_options(budget, device, policy, host_limit, spill_dir, workspace, trace, allocator, poison, min_evict)
+    library.enable(options)
+    try:
+        _job = _start(library, options)
+    except BaseException:
+        library.disable()
+        raise
+
+
+def read_options(
+    budget: int | str | None,
+    device: str,
+    policy: str,
+    host_limit: int | str | None,
+    spill_dir: str | os.PathLike[str] | None,
+    workspace: str,
+    trace: str | os.PathLike[str] | None,
+    allocator: str,
+    poison: bool,
+    min_evict: int | str | None,
+) -> dict[str, Any]:
+    """The words of enable() as the native library takes them. Touches nothing; ValueError names what is wrong."""
+    device = find_device(device)
+    whole = _whole_of(device, budget, host_limit)
+    options: dict[str, Any] = {
+        "budget_bytes": None if budget is None else parse_bytes(budget, whole),
+        "device": device,
+        "policy": policy,
+        "host_limit_bytes": None if host_limit is None else parse_bytes(host_limit, ram_bytes(), "host limit"),
+        "spill_dir": _find_spill_folder(spill_dir, device, watching=budget is None),
+        "workspace": _one_of("workspace", workspace, WORKSPACES),
+        "trace": None if trace is None else os.fspath(trace),
+        "allocator": _one_of("allocator", allocator, ALLOCATORS),
+        "poison": bool(poison),
+    }
+    if min_evict is not None:
+        options["min_evict_bytes"] = parse_bytes(min_evict, what="min_evict")
+    return options
+
+
+def find_device(device: str) -> str:
+    """`auto`, `cpu`, `cuda` or `cuda:N` as `cpu` or `cuda:N`; a rank of several takes its own card."""
+    import torch
+
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    kind, _, index = device.partition(":")
+    if device == "cpu":
+        return device
+    if kind != "cuda" or (":" in device and not index.isdigit()):
+        raise ValueError(f"unknown device '{device}': write auto, cpu, cuda or cuda:N")
+    cards = torch.cuda.device_count()
+    if cards == 0:
+        raise ValueError(f"device '{device}' is not here: torch sees no CUDA card")
+    number = int(index) if index else _card_of_rank(cards)
+    if number >= cards:
+        raise ValueError(f"device '{device}' is not here: torch sees {cards} card{'s' * (cards > 1)}, counted from 0")
+    return f"cuda:{number}"
+
+
+def _card_of_rank(cards: int) -> int:
+    rank = os.environ.get("LOCAL_RANK", "0")
+    return int(rank) if rank.isdigit() and int(rank) < cards else 0
+
+
+def _whole_of(device: str, *amounts: int | str | None) -> int | None:
+    # Asking a card for its size initialises CUDA; only a percentage needs it.
+    if not any(isinstance(amount, str) and "%" in amount for amount in amounts):
+        return None
+    return ram_bytes() if device == "cpu" else card_bytes(int(device.partition(":")[2]))
+
+
+def _find_spill_folder(given: str | os.PathLike[str] | None, device: str, watching: bool) -> str | None:
+    if given is not None:
+        return str(spill.check_folder(Path(given)))
+    if watching:
+        return None
+    folder = spill.find_default()
+    if folder is None and device == "cpu":  # on a card, host memory comes first and may be enough
+        raise ValueError("the system's temporary folder is memory or cannot be written: name a folder on a disk with --spill-dir")
+    return None if folder is None else str(folder)
+
+
+def _one_of(what: str, given: str, accepted: tuple[str, ...]) -> str:
+    if given not in accepted:
+        raise ValueError(f"unknown {what} '{given}': choose {' or '.join(accepted)}")
+    return given
+
+
+def _start(library: native.Library, options: dict[str, Any]) -> _Job:
+    import torch
+
+    def set_phase(is_optimizer: bool) -> None:
+        library.phase(native.OPTIMIZER_PHASE if is_optimizer else native.AUTOMATIC_PHASE)
+
+    job = _Job(library, options, StepWatcher(library.step, set_phase), torch._C._is_multithreading_enabled())
+    torch._C._set_multithreading_enabled(False)
+    hooks.install(library)
+    job.watcher.start()
+    return job
+
+
+def disable() -> None:
+    """Brings everything home and lets go. If it does not fit, says what does not, and Spillway stays on."""
+    global _job, _last_stats
+    import torch
+
+    job = _active()
+    stats_before = job.library.stats()
+    job.library.disable()
+    _last_stats = stats_before
+    job.watcher.stop()
+    hooks.remove()
+    torch._C._set_multithreading_enabled(job.multithreading_before)
+    _job = None
+
+
+def is_enabled() -> bool:
+    return _job is not None
+
+
+def step() -> None:
+    """A training step ends here. From the first call on, nothing else ends one."""
+    _active().watcher.by_hand()
+
+
+def stats() -> dict[str, Any]:
+    """What happened so far, with the keys `spillway run --stats` writes; after disable(), what had happened until then."""
+    if _job is None and _last_stats is not None:
+        return dict(_last_stats)
+    return _active().library.stats()
+
+
+def set_budget(budget: int | str) -> None:
+    """Another budget from here on; a smaller one takes effect before this returns."""
+    job = _active()
+    amount = parse_bytes(budget, _whole_of(job.options["device"], budget))
+    job.library.set_budget(amount)
+    job.options["budget_bytes"] = amount
+
+
+@contextlib.contextmanager
+def budget(amount: int | str, **options: Any) -> Iterator[None]:
+    """`with spillway.budget("2GiB"):` switches on and off again, or, where it is on already, changes the budget inside."""
+    if _job is None:
+        enable(amount, **options)
+        try:
+            yield
+        finally:
+            disable()
+        return
+    if options:
+        raise ValueError(f"Spillway is already on: only the budget can change inside, not {', '.join(options)}")
+    before = _job.options["budget_bytes"]
+    if before is None:
+        raise ValueError("Spillway is on without a budget: disable() it before setting one")
+    set_budget(amount)
+    try:
+        yield
+    finally:
+        set_budget(before)
+
+
+def _active() -> _Job:
+    if _job is None:
+        raise RuntimeError("Spillway is not on: call spillway.enable(budget) first, or use `spillway run`")
+    return _job

@@ -1,0 +1,79 @@
+"""The flags `spillway run` and `spillway verify` share, as the words of `spillway.enable`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import Any, NoReturn
+
+from spillway.api import ALLOCATORS, DEFAULT_POLICY, WORKSPACES
+
+BAD_INPUT = 2
+
+
+class Parser(argparse.ArgumentParser):
+    """One sentence on standard error and exit code 2 for whatever cannot be understood."""
+
+    def error(self, message: str) -> NoReturn:
+        fail(self.prog, message)
+
+
+def fail(prog: str, message: object, code: int = BAD_INPUT) -> NoReturn:
+    print(f"{prog}: {message}", file=sys.stderr)
+    raise SystemExit(code)
+
+
+def make_parser(command: str, description: str) -> Parser:
+    parser = Parser(
+        prog=f"spillway {command}",
+        description=description,
+        usage=f"spillway {command} [options] script.py [arguments]\n       spillway {command} [options] -m module [arguments]",
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("--budget", metavar="AMOUNT", help="bytes, 8GiB, 8GB, or 60%% of the card (of RAM on the CPU)")
+    add("--device", default="auto", metavar="DEVICE", help="auto, cpu, cuda or cuda:N (default: auto)")
+    add("--policy", default=DEFAULT_POLICY, metavar="NAME", help=f"who leaves first (default: {DEFAULT_POLICY})")
+    add("--host-limit", metavar="AMOUNT", help="host memory for what left the device (default: 80%% of what is free)")
+    add("--spill-dir", metavar="DIR", help="folder for what host memory cannot take (default: the temporary folder)")
+    add("--workspace", default="plain", choices=WORKSPACES, help="convolution workspace (default: plain, same bits)")
+    add("--allocator", default="spillway", choices=ALLOCATORS, help="who places device memory (default: spillway)")
+    add("--min-evict", metavar="AMOUNT", help="smaller storages never leave")
+    add("--poison", action="store_true", help="overwrite memory that was left, to find readers nobody sees")
+    add("-m", dest="module", nargs=argparse.REMAINDER, metavar="module", help="run a module instead of a script")
+    add("script", nargs=argparse.REMAINDER, metavar="script.py", help="the program and its own arguments")
+    return parser
+
+
+def engine_words(flags: argparse.Namespace) -> dict[str, Any]:
+    """The part of the flags that spillway.enable() takes."""
+    names = ("budget", "device", "policy", "host_limit", "spill_dir", "workspace", "allocator", "poison", "min_evict")
+    return {name: getattr(flags, name) for name in names}
+
+
+def program(flags: argparse.Namespace) -> tuple[list[str], bool]:
+    """The script or module with its arguments, and whether it is a module."""
+    return (flags.module, True) if flags.module is not None else (flags.script, False)
+
+
+def of_this_rank(path: str, environment: dict[str, str] | None = None) -> Path:
+    """`out.json` is `out.rank1.json` for rank 1 of several processes."""
+    environment = os.environ if environment is None else environment
+    rank = environment.get("RANK", environment.get("LOCAL_RANK"))
+    plain = Path(path)
+    return plain if rank is None else plain.with_name(f"{plain.stem}.rank{rank}{plain.suffix}")
+
+
+def check_writable(path: Path) -> Path:
+    """The path itself, or a ValueError; an existing file keeps its content, a new one is not left behind."""
+    existed = path.exists()
+    try:
+        with open(path, "ab"):
+            pass
+    except OSError as error:
+        raise ValueError(f"cannot write {path}: {error.strerror}") from error
+    if not existed:
+        path.unlink()
+    return path

@@ -1,0 +1,99 @@
+"""`spillway run`: an unmodified script under a budget, or only watched.
+
+The script runs in this interpreter. Its exit code, output and tracebacks are its own; what Spillway adds is a table on
+standard error after everything else, a live line on a terminal, and the statistics file. That file is rewritten
+every second, so that a run that is killed leaves one that is at most that old.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import shutil
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from spillway import api, flags, script, summary
+
+_REFRESH_SECONDS = 1.0  # a person's patience; writing the file takes well under a millisecond
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = flags.make_parser("run", "Runs a script inside a byte budget; without --budget it only watches.")
+    parser.add_argument("--trace", metavar="FILE", help="record the run (.spt)")
+    parser.add_argument("--stats", metavar="FILE", help="write the summary as JSON")
+    parser.add_argument("--quiet", action="store_true", help="no table, no live line")
+    given = parser.parse_args(arguments)
+    try:
+        program = script.load(*flags.program(given))
+        stats_file = None if given.stats is None else flags.check_writable(flags.of_this_rank(given.stats))
+        trace = None if given.trace is None else flags.check_writable(flags.of_this_rank(given.trace))
+        api.enable(**flags.engine_words(given), trace=trace)
+    except (ValueError, RuntimeError) as error:
+        flags.fail(parser.prog, error)
+    Reporter(stats_file, given.quiet).start()
+    program.run()
+    return 0
+
+
+class Reporter:
+    """Tells what happens while the script runs and, once, when the interpreter ends."""
+
+    def __init__(self, stats_file: Path | None, quiet: bool) -> None:
+        self._stats_file = stats_file
+        self._quiet = quiet
+        self._live = not quiet and sys.stderr.isatty()
+        self._process = os.getpid()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._refresh, name="spillway-reporter", daemon=True)
+
+    def start(self) -> None:
+        # Registered first, so it runs last: after the script's threads, its own exit functions and its traceback.
+        atexit.register(self._finish)
+        self._thread.start()
+
+    def _refresh(self) -> None:
+        while not self._over.is_set():
+            stats = api.stats()
+            self._write(stats, finished=False)
+            if self._live:
+                columns = shutil.get_terminal_size().columns
+                print(f"\r\x1b[2K{summary.live_line(stats, columns)}\r", end="", file=sys.stderr, flush=True)
+            self._over.wait(_REFRESH_SECONDS)
+
+    def _finish(self) -> None:
+        if os.getpid() != self._process:  # a forked child that ends by itself
+            return
+        self._over.set()
+        self._thread.join()
+        stats = api.stats()
+        self._write(stats, finished=True)
+        if not self._quiet:
+            print("\r\x1b[2K" * self._live + summary.table(stats), file=sys.stderr, flush=True)
+
+    def _write(self, stats: dict[str, Any], finished: bool) -> None:
+        if self._stats_file is None:
+            return
+        try:
+            _replace_text(self._stats_file, json.dumps({**stats, "finished": finished}, indent=2) + "\n")
+        except OSError as error:
+            if finished:
+                print(f"spillway: cannot write {self._stats_file}: {error.strerror}", file=sys.stderr)
+
+
+def _replace_text(file: Path, text: str) -> None:
+    if file.exists() and not file.is_file():  # a pipe or a terminal
+        file.write_text(text)
+        return
+    # Renamed into place: neither a reader nor a kill in between ever sees half a file.
+    partial = file.with_name(f".{file.name}.{os.getpid()}")
+    partial.write_text(text)
+    partial.replace(file)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,81 @@
+"""What a run did, in words: the table at the end, and the one live line on a terminal.
+
+Both are functions of the statistics dictionary (`spillway.stats()`); a key the engine did not fill shows as a dash.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from spillway.amounts import to_text
+
+
+def table(stats: dict[str, Any]) -> str:
+    """The lines printed when the script has ended."""
+    rows = _budget_rows(stats) if stats.get("budget_bytes") is not None else _watching_rows(stats)
+    width = max(len(name) for name, _ in rows)
+    return "\n".join([f"spillway on {stats.get('device', '-')}", *(f"  {name:<{width}}  {value}" for name, value in rows)])
+
+
+def _budget_rows(stats: dict[str, Any]) -> list[tuple[str, str]]:
+    peak, plain = stats.get("peak_bytes"), stats.get("plain_peak_bytes")
+    rows = [
+        ("budget", _bytes(stats.get("budget_bytes"))),
+        ("peak", _bytes(peak)),
+        ("plain peak", _bytes(plain) + (f" (this run took {_percent(peak, plain)} of it)" if peak and plain else "")),
+        ("steps", _count(stats.get("steps"))),
+        ("moved", f"{_bytes(stats.get('moved_out_bytes'))} out, {_bytes(stats.get('moved_in_bytes'))} in"),
+        ("recomputed", f"{_count(stats.get('recomputed_ops'))} ops in {_seconds(stats.get('recompute_seconds'))}"),
+        ("stalls", _stalls(stats.get("stall_seconds"))),
+    ]
+    if stats.get("violations"):
+        rows.append(("VIOLATIONS", f"{_count(stats['violations'])} (a defect: the budget was crossed)"))
+    return rows
+
+
+def _watching_rows(stats: dict[str, Any]) -> list[tuple[str, str]]:
+    return [
+        ("budget", "none (only watching)"),
+        ("plain peak", _bytes(stats.get("peak_bytes"))),
+        ("floor", _bytes(stats.get("floor_bytes")) + _pinned_by(stats)),
+        ("steps", _count(stats.get("steps"))),
+        ("ops", _count(stats.get("ops"))),
+    ]
+
+
+def _pinned_by(stats: dict[str, Any]) -> str:
+    op = stats.get("floor_op")
+    return f" (held up by {op})" if op else ""
+
+
+def live_line(stats: dict[str, Any], width: int) -> str:
+    """Where the run stands, cut to the terminal."""
+    parts = [f"step {_count(stats.get('steps'))}", f"peak {_bytes(stats.get('peak_bytes'))}"]
+    if stats.get("budget_bytes") is not None:
+        parts[1] += f" of {_bytes(stats['budget_bytes'])}"
+        parts.append(f"moved {_bytes((stats.get('moved_out_bytes') or 0) + (stats.get('moved_in_bytes') or 0))}")
+        parts.append(f"recomputed {_count(stats.get('recomputed_ops'))} ops")
+    return ("spillway: " + ", ".join(parts))[: max(width - 1, 0)]
+
+
+def _stalls(stalls: dict[str, float] | None) -> str:
+    if not stalls:
+        return "-"
+    named = [f"{name.replace('_', ' ')} {_seconds(seconds)}" for name, seconds in stalls.items() if seconds > 0]
+    return _seconds(sum(stalls.values())) + (f" ({', '.join(named)})" if named else "")
+
+
+def _bytes(value: int | None) -> str:
+    return "-" if value is None else to_text(value)
+
+
+def _count(value: int | None) -> str:
+    return "-" if value is None else f"{value:,}"
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f} s"
+
+
+def _percent(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.0f} %"
