@@ -4,6 +4,7 @@
 #include <linux/magic.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -21,6 +22,8 @@ namespace {
 // Written back and dropped in pieces of this size where direct I/O does not work: at most so much of the page cache is
 // ever taken by a copy stream.
 constexpr Bytes kCachedPiece = 8_MiB;
+
+constexpr int kPunch = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
 
 bool is_aligned(const std::byte* at) {
   return std::bit_cast<std::uintptr_t>(at) % static_cast<std::uintptr_t>(kFileBlock.count) == 0;
@@ -58,6 +61,13 @@ bool longer_than_allowed(Bytes end) {
   rlimit limit{};
   return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
          static_cast<rlim_t>(end.count) > limit.rlim_cur;
+}
+
+// A file system may take all it has before it finds that it is not enough; others would see a full disk for a while.
+bool more_than_free(int descriptor, Bytes size) {
+  struct statvfs system {};
+  if (fstatvfs(descriptor, &system) != 0) return false;
+  return static_cast<fsblkcnt_t>(size.count) / system.f_frsize >= system.f_bavail;
 }
 
 // How far one call of read or write came: not at all when it was interrupted, otherwise whole blocks, since direct I/O
@@ -119,18 +129,18 @@ void SpillFile::try_direct() {
 }
 
 bool SpillFile::try_commit(Range range) {
-  if (longer_than_allowed(range.end)) return false;
+  if (longer_than_allowed(range.end) || more_than_free(descriptor_, range.length())) return false;
   int error = try_allocate(0, range);
   if (error == EOPNOTSUPP) error = fill_with_zeros(range);
   if (error == 0) return true;
   if (!means_no_room(error)) fail("reserving", range.begin, range.length(), error);
-  decommit(range);  // a refused request may have taken a part
+  (void)try_allocate(kPunch, range);  // a refused request may have taken a part
   return false;
 }
 
 // Where the file system cannot make holes the room stays taken, for the next commit of the same range.
 void SpillFile::decommit(Range range) {
-  const int error = try_allocate(FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, range);
+  const int error = try_allocate(kPunch, range);
   if (error != 0 && error != EOPNOTSUPP) fail("giving back", range.begin, range.length(), error);
 }
 
