@@ -38,6 +38,8 @@ struct Episode {
 
 struct Findings {
   std::int64_t ops = 0, grants = 0, refusals = 0, orderable = 0;
+  std::int64_t exact_judgements = 0;  // see PoolAudit
+  std::uint64_t digest = 0;           // of every grant, in order
   std::int64_t violation_count = 0;
   std::vector<Violation> violations;
 };
@@ -62,6 +64,7 @@ class PoolDriver {
     } catch (const std::exception& error) {
       shadow_.require(false, "the pool does not throw", [&] { return std::string(error.what()); });
     }
+    if (audit_) findings_.exact_judgements = audit_->exact_judgements();
     findings_.violation_count = shadow_.violation_count();
     findings_.violations = shadow_.violations();
     return findings_;
@@ -122,6 +125,7 @@ class PoolDriver {
     Grant grant = *answer;
     grant.waits = owed;
     ++findings_.grants;
+    findings_.digest = Dice(findings_.digest ^ static_cast<std::uint64_t>(grant.range.begin.count) ^ grant.chunk.index).next();
     findings_.orderable += grant.granted == GrantClass::orderable ? 1 : 0;
     const bool broken = episode_.drops_orderable_waits && grant.granted == GrantClass::orderable;
     const std::vector<Tick> waited = broken ? std::vector<Tick>{} : owed;
@@ -189,13 +193,14 @@ class PoolDriver {
       return;
     }
     if (dice_.percent(20)) return;
-    for (const Tick tick : remap->wait_for) tell_done(tick);
     shadow_.remap(*remap);
+    for (const Tick tick : remap->wait_for) shadow_.finish(tick);
     if (audit_) {
       for (const Range range : remap->decommit) audit_->decommit(range);
       audit_->remap_commit(remap->commit);
     }
     pool_.apply_remap(*remap);
+    for (const Tick tick : remap->wait_for) pool_.note_done(tick);
     must_allocate(size, on, "a remap makes a hole");
   }
 

@@ -97,9 +97,14 @@ class ShadowPool {
     ++abandoned_;
   }
 
-  // Older uses than the owner's stay remembered unless the given last uses are ordered after them.
+  // Older uses than the owner's stay remembered unless the given last uses are ordered after them; of these, those that
+  // no other is ordered after.
   void free(ChunkId chunk, std::span<const Tick> last_uses) {
     const Holding holding = remove(chunk);
+    const auto is_last = [&](Tick tick) {
+      const auto later = [&](Tick other) { return other.stream != tick.stream && order.covers(other, tick); };
+      return !order.done(tick) && std::ranges::none_of(last_uses, later);
+    };
     uses_.change(holding.range, [&](Clock& uses) {
       for (std::uint32_t s = 0; s < order.streams(); ++s) {
         const Tick old{StreamId{s}, uses[s]};
@@ -107,7 +112,7 @@ class ShadowPool {
         if (order.done(old) || std::ranges::any_of(last_uses, covers)) uses[s] = 0;
       }
       for (const Tick last : last_uses) {
-        if (!order.done(last)) raise(uses, last);
+        if (is_last(last)) raise(uses, last);
       }
     });
     for (const Tick last : last_uses) raise(heard_, last);

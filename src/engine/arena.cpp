@@ -1,0 +1,186 @@
+#include "engine/arena.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace spillway {
+
+// Note [What happens under the lock]
+// Under it: the pool, and the device calls that neither wait for the device nor move bytes: query, record, commit,
+// decommit. Commit and decommit must be there: between the pool's decision and the device's act nobody else may be
+// granted or commit the same addresses, and a refused commit is undone before anything else happens to the pool. They
+// cannot deadlock, because no device calls the arena. Outside it: wait, which blocks where the stream is the calling
+// thread, and synchronize. A wait is therefore reported a little after it was enqueued, with a position recorded at the
+// time of the report: too high, which is safe, and in the order of the reports, which is what the pool asks for.
+
+namespace {
+
+// Other threads may use up what a remap was planned with while the host waits for it.
+constexpr int kRemapAttempts = 3;
+
+// What is left of `whole` without `gone`; both by address, every gone range inside one of the whole ones.
+std::vector<Range> without(const std::vector<Range>& whole, const std::vector<Range>& gone) {
+  std::vector<Range> left;
+  auto next = gone.begin();
+  for (Range range : whole) {
+    for (; next != gone.end() && range.contains(*next); ++next) {
+      if (range.begin < next->begin) left.push_back({range.begin, next->begin});
+      range.begin = next->end;
+    }
+    if (!range.empty()) left.push_back(range);
+  }
+  return left;
+}
+
+PoolOptions in_whole_granules(PoolOptions options) {
+  options.address_space = round_up(options.address_space, options.granule);
+  return options;
+}
+
+}  // namespace
+
+Arena::Arena(Device& device, const PoolOptions& options) : device_(device), pool_(in_whole_granules(options)) {
+  SPILLWAY_ENSURE(options.granule % device.facts().granule == Bytes{}, "the pool commits in the device's granules");
+  device_.reserve(Tier::device, in_whole_granules(options).address_space);
+}
+
+std::optional<Block> Arena::try_allocate(Bytes size, StreamId on) {
+  std::vector<Tick> waits, running;
+  std::optional<Block> block;
+  for (int attempt = 0; attempt < kRemapAttempts && !block; ++attempt) {
+    for (const Tick tick : running) device_.synchronize(tick);
+    running.clear();
+    const std::lock_guard lock(mutex_);
+    block = take(size, on, waits);
+    if (block) break;
+    const std::optional<Remap> remap = pool_.plan_remap(size);
+    if (!remap) return std::nullopt;
+    std::ranges::copy_if(remap->wait_for, std::back_inserter(running), [&](Tick tick) { return !device_.query(tick); });
+    if (!running.empty()) continue;
+    if (!carry_out(*remap)) return std::nullopt;
+    block = take(size, on, waits);
+  }
+  for (const Tick tick : waits) wait(on, tick);
+  return block;
+}
+
+std::optional<Block> Arena::take(Bytes size, StreamId on, std::vector<Tick>& waits) {
+  note_stream(on);
+  std::optional<Grant> grant = pool_.try_allocate(size, on);
+  try {
+    if ((!grant || grant->granted >= GrantClass::fresh) && learn_done()) {
+      if (grant) pool_.abandon(*grant);
+      for (const Tick tick : seen_done_) pool_.note_done(tick);
+      grant = pool_.try_allocate(size, on);
+    }
+    if (!grant) return std::nullopt;
+    if (grant->commit.empty() || device_.try_commit(Tier::device, grant->commit)) {
+      waits.assign(grant->waits.begin(), grant->waits.end());
+      return Block{grant->chunk, grant->range};
+    }
+  } catch (const DeviceError&) {
+    if (grant) pool_.abandon(*grant);
+    throw;
+  }
+  pool_.abandon(*grant);
+  return take_without_growth(size, on, waits);
+}
+
+// The device has less than the limit: what is committed already may still serve.
+std::optional<Block> Arena::take_without_growth(Bytes size, StreamId on, std::vector<Tick>& waits) {
+  const Bytes limit = pool_.limit();
+  if (pool_.reserved() == Bytes{}) return std::nullopt;
+  pool_.set_limit(std::min(limit, pool_.reserved()));
+  const std::optional<Grant> grant = pool_.try_allocate(size, on);
+  if (grant) waits.assign(grant->waits.begin(), grant->waits.end());
+  pool_.set_limit(limit);
+  if (!grant) return std::nullopt;
+  return Block{grant->chunk, grant->range};
+}
+
+// Everything the remap takes is done. When the device does not give the memory back that it just took, the books follow:
+// the granules it took are free and done, so a trim lets go of them, and of all like them.
+bool Arena::carry_out(const Remap& remap) {
+  for (const Range range : remap.decommit) device_.decommit(Tier::device, range);
+  if (device_.try_commit(Tier::device, remap.commit)) {
+    pool_.apply_remap(remap);
+    return true;
+  }
+  for (const Tick tick : remap.wait_for) pool_.note_done(tick);
+  for (const Range range : without(pool_.trim(), remap.decommit)) device_.decommit(Tier::device, range);
+  return false;
+}
+
+// Asks the device about the newest tick of every stream that the pool does not know to be done. Fills seen_done_, tells
+// the pool nothing yet; true when there is something to tell.
+bool Arena::learn_done() {
+  seen_done_.clear();
+  for (std::uint32_t stream = 0; stream < streams_; ++stream) {
+    const std::optional<Tick> pending = pool_.pending(StreamId{stream});
+    if (pending && device_.query(*pending)) seen_done_.push_back(*pending);
+  }
+  return !seen_done_.empty();
+}
+
+void Arena::note_stream(StreamId stream) { streams_ = std::max(streams_, stream.index + 1); }
+
+void Arena::free(const Block& block, std::span<const Tick> last_uses) {
+  const std::lock_guard lock(mutex_);
+  for (const Tick tick : last_uses) note_stream(tick.stream);
+  pool_.free(block.chunk, last_uses);
+}
+
+void Arena::wait(StreamId waiter, Tick tick) {
+  device_.wait(waiter, tick);
+  const std::lock_guard lock(mutex_);
+  note_stream(waiter);
+  note_stream(tick.stream);
+  pool_.note_wait(waiter, tick, device_.record(waiter).value - 1);
+}
+
+void Arena::note_done(Tick tick) {
+  const std::lock_guard lock(mutex_);
+  note_stream(tick.stream);
+  pool_.note_done(tick);
+}
+
+std::optional<Window> Arena::find_window(Bytes size, const std::function<double(ChunkId)>& cost) const {
+  const std::lock_guard lock(mutex_);
+  return pool_.find_window(size, cost);
+}
+
+Bytes Arena::trim() {
+  const std::lock_guard lock(mutex_);
+  if (learn_done()) {
+    for (const Tick tick : seen_done_) pool_.note_done(tick);
+  }
+  Bytes given;
+  for (const Range range : pool_.trim()) {
+    device_.decommit(Tier::device, range);
+    given += range.length();
+  }
+  return given;
+}
+
+void Arena::set_limit(Bytes limit) {
+  const std::lock_guard lock(mutex_);
+  pool_.set_limit(limit);
+}
+
+Bytes Arena::limit() const {
+  const std::lock_guard lock(mutex_);
+  return pool_.limit();
+}
+
+PoolStats Arena::stats() const {
+  const std::lock_guard lock(mutex_);
+  return pool_.stats();
+}
+
+void Arena::verify() const {
+  const std::lock_guard lock(mutex_);
+  pool_.verify();
+}
+
+}  // namespace spillway

@@ -1,0 +1,75 @@
+// The device's memory as everybody above sees it: a Pool that decides, a Device that acts, and one lock around both.
+//
+// A block may be used on its stream as soon as it is returned: the memory is there, and the waits it owed are enqueued.
+// It is given back when its last uses are *enqueued*, with a tick per stream; nobody waits for them on the host.
+//
+//   device.committed(Tier::device) == stats().reserved <= limit, whenever no call is under way
+//
+// All functions from any thread. See Note [What happens under the lock] in arena.cpp. The device must outlive the arena,
+// and nobody else may commit in its device tier.
+#pragma once
+
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "device/device.h"
+#include "pool/pool.h"
+
+namespace spillway {
+
+struct Block {
+  ChunkId chunk;
+  Range range;  // in the device tier; at least the size asked for
+};
+
+class Arena {
+ public:
+  // Reserves the device tier. The pool's granule must be a multiple of the device's.
+  Arena(Device& device, const PoolOptions& options);
+
+  // Empty when nothing fits, even after moving free granules together; whom to evict is the caller's decision. The host
+  // waits only for that move, and only when the granules to move are still in use.
+  [[nodiscard]] std::optional<Block> try_allocate(Bytes size, StreamId on);
+
+  // `last_uses`: as for Pool::free. No tick: the block was never touched.
+  void free(const Block& block, std::span<const Tick> last_uses);
+  void free(const Block& block, Tick last_use) { free(block, std::span(&last_use, 1)); }
+
+  // Makes the stream wait, and remembers it, so that blocks pass between the two without another wait.
+  void wait(StreamId waiter, Tick tick);
+  // The caller has seen the tick done.
+  void note_done(Tick tick);
+
+  // The cheapest run of blocks whose eviction makes a hole of the size. `cost` runs under the lock: it must not call
+  // the arena, nor take a lock that is held anywhere while the arena is called. The answer is true when it is given;
+  // another thread's allocation may spoil it.
+  [[nodiscard]] std::optional<Window> find_window(Bytes size, const std::function<double(ChunkId)>& cost) const;
+
+  // Gives back every free granule whose uses are done. Returns how much that was.
+  Bytes trim();
+  void set_limit(Bytes limit);
+
+  [[nodiscard]] Device& device() const { return device_; }
+  [[nodiscard]] Bytes limit() const;
+  [[nodiscard]] PoolStats stats() const;
+  void verify() const;
+
+ private:
+  // Empty, or the waits still owed are in `waits`. The lock is held.
+  std::optional<Block> take(Bytes size, StreamId on, std::vector<Tick>& waits);
+  std::optional<Block> take_without_growth(Bytes size, StreamId on, std::vector<Tick>& waits);
+  bool carry_out(const Remap& remap);
+  bool learn_done();
+  void note_stream(StreamId stream);
+
+  Device& device_;
+  mutable std::mutex mutex_;  // guards what is below
+  Pool pool_;
+  std::uint32_t streams_ = 0;     // one more than the largest index the pool may have heard of
+  std::vector<Tick> seen_done_;   // scratch of learn_done
+};
+
+}  // namespace spillway
