@@ -1,0 +1,113 @@
+// Chunks: pieces of the arena, doubly linked by address, and the slots that slabs are cut into.
+//
+// Chunks are nodes of a table and are named by their index in it; names are reused. The linked ones (used, free, hole,
+// slab) tile the arena without a gap:
+//
+//   end(c) == begin(next(c)),   begin(first()) == 0,   end(last) == address space
+//
+// Slots lie inside a slab and are not linked. A used chunk keeps the last uses it was granted with: they stand again if
+// it is given back without having been accessed.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/error.h"
+#include "base/range.h"
+#include "pool/pool.h"
+#include "pool/sync_set.h"
+
+namespace spillway {
+
+enum class ChunkState : std::uint8_t {
+  vacant,  // a node of the table that is no chunk
+  used,
+  free,
+  hole,  // address space without memory
+  slab,
+  used_slot,
+  free_slot,
+};
+
+struct alignas(64) Chunk {
+  Bytes begin, size;
+  SyncSet uses;
+  ChunkId prev, next;
+  std::uint32_t slab = UINT32_MAX;  // of a slab or slot: the number of the slab
+  ChunkState state = ChunkState::vacant;
+
+  [[nodiscard]] Bytes end() const { return begin + size; }
+  [[nodiscard]] Range range() const { return {begin, end()}; }
+};
+
+class ChunkTable {
+ public:
+  explicit ChunkTable(Bytes address_space) {
+    nodes_.push_back({.size = address_space, .state = ChunkState::hole});
+  }
+
+  [[nodiscard]] Chunk& operator[](ChunkId id) { return nodes_[id.index]; }
+  [[nodiscard]] const Chunk& operator[](ChunkId id) const { return nodes_[id.index]; }
+  [[nodiscard]] std::size_t size() const { return nodes_.size(); }
+
+  // The lowest linked chunk: splits and joins keep the name of the lower part, so it never changes.
+  [[nodiscard]] static ChunkId first() { return {0}; }
+  [[nodiscard]] bool is(ChunkId id, ChunkState state) const { return id.valid() && nodes_[id.index].state == state; }
+
+  // May move the table: references to chunks do not survive it.
+  [[nodiscard]] ChunkId create();
+  void destroy(ChunkId id);
+
+  // Cuts a linked chunk after `size` bytes; returns the upper part, which has no last uses yet.
+  ChunkId split(ChunkId id, Bytes size);
+  // Joins a linked chunk with the one after it, whose name and last uses are gone then.
+  void absorb_next(ChunkId id);
+
+ private:
+  std::vector<Chunk> nodes_;
+  ChunkId vacant_;  // a list through `next`
+};
+
+inline ChunkId ChunkTable::create() {
+  if (!vacant_.valid()) {
+    nodes_.emplace_back();
+    return {static_cast<std::uint32_t>(nodes_.size() - 1)};
+  }
+  const ChunkId id = vacant_;
+  vacant_ = nodes_[id.index].next;
+  nodes_[id.index] = Chunk{};
+  return id;
+}
+
+inline void ChunkTable::destroy(ChunkId id) {
+  nodes_[id.index].state = ChunkState::vacant;
+  nodes_[id.index].next = vacant_;
+  vacant_ = id;
+}
+
+inline ChunkId ChunkTable::split(ChunkId id, Bytes size) {
+  const ChunkId upper_id = create();
+  Chunk& lower = nodes_[id.index];
+  Chunk& upper = nodes_[upper_id.index];
+  upper.begin = lower.begin + size;
+  upper.size = lower.size - size;
+  upper.state = lower.state;
+  upper.prev = id;
+  upper.next = lower.next;
+  if (lower.next.valid()) nodes_[lower.next.index].prev = upper_id;
+  lower.size = size;
+  lower.next = upper_id;
+  return upper_id;
+}
+
+inline void ChunkTable::absorb_next(ChunkId id) {
+  Chunk& lower = nodes_[id.index];
+  const ChunkId upper_id = lower.next;
+  const Chunk& upper = nodes_[upper_id.index];
+  lower.size += upper.size;
+  lower.next = upper.next;
+  if (upper.next.valid()) nodes_[upper.next.index].prev = id;
+  destroy(upper_id);
+}
+
+}  // namespace spillway

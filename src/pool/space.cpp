@@ -1,0 +1,224 @@
+#include "pool/space.h"
+
+#include <algorithm>
+
+namespace spillway {
+
+namespace {
+constexpr std::uint32_t kRunShelf = 0;  // the runs have one shelf
+}
+
+Space::Space(const PoolOptions& options, const StreamClocks& clocks)
+    : clocks_(clocks),
+      address_space_(round_down(options.address_space, options.granule)),
+      granule_(options.granule),
+      alignment_(options.alignment),
+      chunks_(address_space_),
+      free_(options.alignment),
+      runs_(options.alignment),
+      holes_{ChunkTable::first()} {}
+
+bool Space::complete(ChunkId id) const {
+  return std::ranges::all_of(uses(id), [&](Tick use) { return clocks_.done(use); });
+}
+
+ChunkId Space::take(ChunkId first, Bytes size) {
+  forget_run(first);
+  free_.erase(first.index);
+  while (chunks_[first].size < size) {  // what remains of the last one keeps its own last uses
+    const ChunkId next = chunks_[first].next;
+    const Bytes missing = size - chunks_[first].size;
+    SPILLWAY_ENSURE(is_free(next), "a run of free chunks is as long as it was said to be");
+    free_.erase(next.index);
+    if (chunks_[next].size > missing) insert(split(next, missing));
+    join(first);
+  }
+  if (chunks_[first].size > size) insert(split(first, size));
+  chunks_[first].state = ChunkState::used;
+  note_runs_beside(first);
+  return first;
+}
+
+ChunkId Space::release(ChunkId id) {
+  const ChunkId prev = chunks_[id].prev, next = chunks_[id].next;
+  const bool alone = !is_free(prev) && !is_free(next);
+  if (!alone) forget_runs_beside(id);
+  chunks_[id].state = ChunkState::free;
+  if (!alone) id = shorten_run(merge_around(id));
+  insert(id);
+  if (!alone) note_run(id);
+  return id;
+}
+
+void Space::settle(ChunkId id) {
+  forget_run(id);
+  free_.erase(id.index);
+  chunks_[id].state = ChunkState::used;
+  release(id);
+}
+
+ChunkId Space::commit(ChunkId hole, Range range) {
+  SPILLWAY_ENSURE(chunks_.is(hole, ChunkState::hole) && chunks_[hole].range().contains(range), "committed where a hole is");
+  drop_hole(hole);
+  if (chunks_[hole].begin < range.begin) {
+    const ChunkId upper = chunks_.split(hole, range.begin - chunks_[hole].begin);
+    holes_.push_back(hole);
+    hole = upper;
+  }
+  if (range.end < chunks_[hole].end()) holes_.push_back(chunks_.split(hole, range.length()));
+  forget_runs_beside(hole);
+  chunks_[hole].state = ChunkState::free;
+  insert(hole);
+  note_run(hole);
+  return hole;
+}
+
+ChunkId Space::decommit(ChunkId from, Range range) {
+  while (from.valid() && chunks_[from].end() <= range.begin) from = chunks_[from].next;
+  ChunkId hole;
+  for (Bytes begin = range.begin; begin < range.end;) {
+    SPILLWAY_ENSURE(is_free(from), "only free memory is decommitted");
+    const Bytes end = std::min(range.end, chunks_[from].end());
+    const ChunkId next = chunks_[from].next;  // where the range goes on, if it does
+    hole = decommit_within(from, {begin, end});
+    from = next;
+    begin = end;
+  }
+  return hole;
+}
+
+ChunkId Space::decommit_within(ChunkId id, Range range) {
+  forget_run(id);
+  free_.erase(id.index);
+  if (chunks_[id].begin < range.begin) {
+    const ChunkId upper = split(id, range.begin - chunks_[id].begin);
+    insert(id);
+    id = upper;
+  }
+  if (range.end < chunks_[id].end()) insert(split(id, range.length()));
+  syncs_.clear(chunks_[id].uses);
+  chunks_[id].state = ChunkState::hole;
+  note_runs_beside(id);
+  return add_hole(id);
+}
+
+void Space::insert(ChunkId id) {
+  const Chunk& chunk = chunks_[id];
+  const std::uint64_t tick = chunk.uses.single() ? chunk.uses.only.value : 0;
+  free_.insert(id.index, shelf_of(chunk.uses), {.size = chunk.size, .address = chunk.begin, .tick = tick});
+}
+
+// Cuts a chunk that is out of the index. Both parts are free and out of it then, with the same last uses.
+ChunkId Space::split(ChunkId id, Bytes size) {
+  const ChunkId upper = chunks_.split(id, size);
+  chunks_[upper].uses = syncs_.copy(chunks_[id].uses);
+  return upper;
+}
+
+// Joins two free chunks, the upper one of which is in the index and leaves it, while the lower one is not.
+void Space::absorb_next(ChunkId id) {
+  const ChunkId next = chunks_[id].next;
+  SPILLWAY_ENSURE(is_free(next), "free chunks are joined with free chunks");
+  free_.erase(next.index);
+  join(id);
+}
+
+// The same from the other side: the lower one is in the index and leaves it. Returns the joined chunk.
+ChunkId Space::absorb_into_prev(ChunkId id) {
+  const ChunkId prev = chunks_[id].prev;
+  SPILLWAY_ENSURE(is_free(prev), "free chunks are joined with free chunks");
+  free_.erase(prev.index);
+  join(prev);
+  return prev;
+}
+
+void Space::join(ChunkId lower) {
+  Chunk& upper = chunks_[chunks_[lower].next];
+  syncs_.merge(chunks_[lower].uses, upper.uses);
+  syncs_.clear(upper.uses);
+  chunks_.absorb_next(lower);
+}
+
+bool Space::merge_at_once(ChunkId a, ChunkId b) const {
+  return clocks_.known() <= 1 || syncs_.same_users(chunks_[a].uses, chunks_[b].uses) || (complete(a) && complete(b));
+}
+
+// A merge may give the chunk the very users of its next neighbour, so each merge asks both sides again.
+ChunkId Space::merge_around(ChunkId id) {
+  for (;;) {
+    const ChunkId prev = chunks_[id].prev, next = chunks_[id].next;
+    if (is_free(next) && merge_at_once(id, next)) {
+      absorb_next(id);
+    } else if (is_free(prev) && merge_at_once(prev, id)) {
+      id = absorb_into_prev(id);
+    } else {
+      return id;
+    }
+  }
+}
+
+// `id` is out of the index. Walks to both ends of its run; where that is too far, merges it with a neighbour.
+ChunkId Space::shorten_run(ChunkId id) {
+  for (;;) {
+    int members = 1;
+    for (ChunkId at = chunks_[id].prev; is_free(at); at = chunks_[at].prev) ++members;
+    for (ChunkId at = chunks_[id].next; is_free(at); at = chunks_[at].next) ++members;
+    if (members <= kLongestRun) return id;
+    if (is_free(chunks_[id].next)) {
+      absorb_next(id);
+    } else {
+      id = absorb_into_prev(id);
+    }
+    id = merge_around(id);
+  }
+}
+
+ChunkId Space::run_head(ChunkId member) const {
+  while (is_free(chunks_[member].prev)) member = chunks_[member].prev;
+  return member;
+}
+
+void Space::note_run(ChunkId member) {
+  if (!is_free(chunks_[member].prev) && !is_free(chunks_[member].next)) return;
+  const ChunkId head = run_head(member);
+  ChunkId last = member;
+  while (is_free(chunks_[last].next)) last = chunks_[last].next;
+  const Bytes begin = chunks_[head].begin;
+  runs_.insert(head.index, kRunShelf, {.size = chunks_[last].end() - begin, .address = begin});
+}
+
+void Space::forget_run(ChunkId member) {
+  if (!is_free(chunks_[member].prev) && !is_free(chunks_[member].next)) return;
+  const ChunkId head = run_head(member);
+  if (runs_.contains(head.index)) runs_.erase(head.index);
+}
+
+void Space::note_runs_beside(ChunkId id) {
+  const ChunkId prev = chunks_[id].prev, next = chunks_[id].next;
+  if (is_free(prev)) note_run(prev);
+  if (is_free(next)) note_run(next);
+}
+
+void Space::forget_runs_beside(ChunkId id) {
+  const ChunkId prev = chunks_[id].prev, next = chunks_[id].next;
+  if (is_free(prev)) forget_run(prev);
+  if (is_free(next)) forget_run(next);
+}
+
+ChunkId Space::add_hole(ChunkId id) {
+  if (chunks_.is(chunks_[id].next, ChunkState::hole)) {
+    drop_hole(chunks_[id].next);
+    chunks_.absorb_next(id);
+  }
+  const ChunkId prev = chunks_[id].prev;
+  if (chunks_.is(prev, ChunkState::hole)) {
+    chunks_.absorb_next(prev);
+    return prev;
+  }
+  holes_.push_back(id);
+  return id;
+}
+
+void Space::drop_hole(ChunkId id) { std::erase(holes_, id); }
+
+}  // namespace spillway
