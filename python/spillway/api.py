@@ -8,7 +8,6 @@ thread-local library plans; `disable` restores the setting.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,12 +22,36 @@ WORKSPACES = ("plain", "adaptive")
 ALLOCATORS = ("spillway", "native")
 
 
-@dataclasses.dataclass
 class _Job:
-    library: native.Library
-    options: dict[str, Any]
-    watcher: StepWatcher
-    multithreading_before: bool
+    """What Python holds of a job besides the engine: the watcher of steps, the hooks, the setting to restore."""
+
+    def __init__(self, library: native.Library, options: dict[str, Any]) -> None:
+        self.library = library
+        self.options = options
+        self.watcher = StepWatcher(library.step, self._set_phase)
+        self._multithreading_before = True
+
+    def start(self) -> None:
+        import torch
+
+        self._multithreading_before = torch._C._is_multithreading_enabled()
+        torch._C._set_multithreading_enabled(False)
+        try:
+            hooks.install(self.library)
+            self.watcher.start()
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        import torch
+
+        self.watcher.stop()
+        hooks.remove()
+        torch._C._set_multithreading_enabled(self._multithreading_before)
+
+    def _set_phase(self, is_optimizer: bool) -> None:
+        self.library.phase(native.OPTIMIZER_PHASE if is_optimizer else native.AUTOMATIC_PHASE)
 
 
 _job: _Job | None = None
@@ -58,11 +81,13 @@ def enable(
     library = native.load()
     options = read_options(budget, device, policy, host_limit, spill_dir, workspace, trace, allocator, poison, min_evict)
     library.enable(options)
+    job = _Job(library, options)
     try:
-        _job = _start(library, options)
+        job.start()
     except BaseException:
         library.disable()
         raise
+    _job = job
 
 
 def read_options(
@@ -145,31 +170,14 @@ def _one_of(what: str, given: str, accepted: tuple[str, ...]) -> str:
     return given
 
 
-def _start(library: native.Library, options: dict[str, Any]) -> _Job:
-    import torch
-
-    def set_phase(is_optimizer: bool) -> None:
-        library.phase(native.OPTIMIZER_PHASE if is_optimizer else native.AUTOMATIC_PHASE)
-
-    job = _Job(library, options, StepWatcher(library.step, set_phase), torch._C._is_multithreading_enabled())
-    torch._C._set_multithreading_enabled(False)
-    hooks.install(library)
-    job.watcher.start()
-    return job
-
-
 def disable() -> None:
     """Brings everything home and lets go. If it does not fit, says what does not, and Spillway stays on."""
     global _job, _last_stats
-    import torch
-
     job = _active()
     stats_before = job.library.stats()
     job.library.disable()
     _last_stats = stats_before
-    job.watcher.stop()
-    hooks.remove()
-    torch._C._set_multithreading_enabled(job.multithreading_before)
+    job.stop()
     _job = None
 
 
