@@ -258,7 +258,7 @@ std::unique_ptr<Allocator> make_allocator(const std::string& name, const Sequenc
 
 struct Result {
   double cold_ms = 0, pair_ns = 0;  // pair_ns: median of the steady rounds
-  Bytes reserved;
+  Bytes reserved_cold, reserved;    // peak of the first round, of all
 };
 
 double replay(Allocator& allocator, const std::vector<Event>& events) {
@@ -277,6 +277,7 @@ Result measure(const std::string& name, const Sequence& sequence, int rounds) {
   const std::unique_ptr<Allocator> allocator = make_allocator(name, sequence);
   Result result;
   result.cold_ms = (replay(*allocator, sequence.kept) + replay(*allocator, sequence.round)) / 1e6;
+  result.reserved_cold = allocator->peak_reserved();
   std::vector<double> times;
   for (int i = 0; i < rounds; ++i) times.push_back(replay(*allocator, sequence.round));
   std::ranges::nth_element(times, times.begin() + rounds / 2);
@@ -288,10 +289,10 @@ Result measure(const std::string& name, const Sequence& sequence, int rounds) {
 double mib(Bytes bytes) { return static_cast<double>(bytes.count) / 1048576.0; }
 
 void print_row(const Sequence& sequence, const std::string& name, const Result& result) {
-  const double above = 100.0 * (mib(result.reserved) / mib(sequence.peak_live) - 1);
-  std::printf("%-20s %-8s %7zu %10.0f %10.1f %12.1f %14.1f %8.1f %%\n", sequence.name.c_str(), name.c_str(),
+  const auto above = [&](Bytes reserved) { return 100.0 * (mib(reserved) / mib(sequence.peak_live) - 1); };
+  std::printf("%-20s %-8s %7zu %9.0f %9.1f %10.1f %13.1f %8.1f %% %8.1f %%\n", sequence.name.c_str(), name.c_str(),
               sequence.round.size() / 2, result.pair_ns, result.cold_ms, mib(sequence.peak_live), mib(result.reserved),
-              above);
+              above(result.reserved_cold), above(result.reserved));
   std::fflush(stdout);
 }
 
@@ -315,8 +316,8 @@ void run(int count, char** arguments) {
     else if (argument == "--only") names = split(arguments[++i]);
     else paths.push_back(argument);
   }
-  std::printf("%-20s %-8s %7s %10s %10s %12s %14s %10s\n", "sequence", "by", "pairs", "ns/pair", "cold ms", "live MiB",
-              "reserved MiB", "above");
+  std::printf("%-20s %-8s %7s %9s %9s %10s %13s %10s %10s\n", "sequence", "by", "pairs", "ns/pair", "cold ms", "live MiB",
+              "reserved MiB", "above cold", "above");
   for (const std::string& path : paths) {
     const Sequence sequence = read_sequence(path);
     for (const std::string& name : names) print_row(sequence, name, measure(name, sequence, rounds));

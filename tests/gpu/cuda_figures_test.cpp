@@ -3,10 +3,39 @@
 
 #include <algorithm>
 
+#include "device/cuda/driver.h"
 #include "gpu/cuda_subject.h"
 
 namespace spillway {
 namespace {
+
+// Memory mapped without the device: one physical allocation behind addresses of its own.
+struct Mapping {
+  std::size_t size = 0;
+  CUmemLocationType where = CU_MEM_LOCATION_TYPE_DEVICE;
+  CUdeviceptr address = 0;
+
+  [[nodiscard]] CUresult make() {
+    CUmemAllocationProp properties{};
+    properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location = {.type = where, .id = 0};
+    CUmemGenericAllocationHandle memory = 0;
+    if (address == 0) SPILLWAY_CU(cuMemAddressReserve, &address, size, 0, 0, 0);
+    if (const CUresult result = cuda_driver().cuMemCreate(&memory, size, &properties, 0); result != CUDA_SUCCESS)
+      return result;
+    SPILLWAY_CU(cuMemMap, address, size, 0, memory, 0);
+    SPILLWAY_CU(cuMemRelease, memory);
+    CUmemAccessDesc access[2]{};
+    access[0].location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0};
+    access[1].location = properties.location;
+    access[0].flags = access[1].flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    return cuda_driver().cuMemSetAccess(address, size, access, where == CU_MEM_LOCATION_TYPE_DEVICE ? 1 : 2);
+  }
+  void undo() {
+    SPILLWAY_CU(cuMemUnmap, address, size);
+    SPILLWAY_CU(cuMemAddressFree, address, size);
+  }
+};
 
 class CudaFigures : public OnACard {
  protected:
@@ -23,6 +52,14 @@ class CudaFigures : public OnACard {
     return times[static_cast<std::size_t>(runs / 2)];
   }
 
+  // The primary context, which the device holds as long as it lives.
+  static CUcontext primary_context() {
+    CUcontext context = nullptr;
+    SPILLWAY_CU(cuDevicePrimaryCtxRetain, &context, 0);
+    SPILLWAY_CU(cuDevicePrimaryCtxRelease, 0);
+    return context;
+  }
+
   static double gb_per_s(Bytes size, double us) { return static_cast<double>(size.count) / us / 1e3; }
 };
 
@@ -33,6 +70,34 @@ TEST_F(CudaFigures, CommitOfDeviceMemory) {
     const double off = median_us(1, [&] { device.decommit(Tier::device, {0_B, size}); });
     std::printf("commit device %5lld MiB: %9.1f us (%6.1f us/granule), decommit %9.1f us\n",
                 static_cast<long long>(size / 1_MiB), on, on / static_cast<double>(size / kGranule), off);
+  }
+}
+
+// What one physical allocation for the whole range would cost: the price of being able to give back any granule.
+TEST_F(CudaFigures, OnePhysicalAllocationForComparison) {
+  open();
+  const CUcontext context = primary_context();
+  const CudaScope scope(context);
+  for (const Bytes size : {2_MiB, 32_MiB, 256_MiB, 1_GiB}) {
+    Mapping mapping{.size = static_cast<std::size_t>(size.count), .where = CU_MEM_LOCATION_TYPE_DEVICE};
+    const double on = median_us(1, [&] { ASSERT_EQ(mapping.make(), CUDA_SUCCESS); });
+    const double off = median_us(1, [&] { mapping.undo(); });
+    std::printf("one allocation of %5lld MiB: %9.1f us, undone in %9.1f us\n", static_cast<long long>(size / 1_MiB), on, off);
+  }
+}
+
+// Host memory through the same interface: it would need no registration and no slabs.
+TEST_F(CudaFigures, HostMemoryMappedByTheDriverForComparison) {
+  open();
+  const CUcontext context = primary_context();
+  const CudaScope scope(context);
+  Mapping mapping{.size = std::size_t{2} << 30, .where = CU_MEM_LOCATION_TYPE_HOST_NUMA};
+  CUresult result = CUDA_SUCCESS;
+  const double on = median_us(1, [&] { result = mapping.make(); });
+  std::printf("2 GiB of host memory mapped by the driver: %s in %.1f ms\n", describe_cuda(result).c_str(), on / 1e3);
+  if (result == CUDA_SUCCESS) {
+    const double off = median_us(1, [&] { mapping.undo(); });
+    std::printf("  undone in %.1f ms\n", off / 1e3);
   }
 }
 
