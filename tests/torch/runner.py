@@ -1,0 +1,88 @@
+"""Runs one program of the zoo in this process and writes what it did as JSON: `runner.py NAME --out FILE`.
+
+With `--spillway '{"budget": 1000000}'` it runs under the engine with these options (a budget of null only watches), with
+`--imports-only` it stops before building anything, with `--oracle` it measures the floor instead of recording tensors.
+Everything that could make two runs differ is pinned here: seeds, threads, algorithms.
+"""
+
+import argparse
+import json
+import os
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+sys.path.insert(0, str(Path(__file__).parent))
+
+import torch  # noqa: E402
+import torch._dynamo  # noqa: E402, F401  every optimizer imports it when it is made: an import, not the program's memory
+
+import record  # noqa: E402
+import zoo  # noqa: E402
+
+
+def parse(arguments=None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("name", choices=sorted(zoo.PROGRAMS))
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--scale", choices=["small", "large"], default="small")
+    parser.add_argument("--steps", type=int, default=3)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--spillway", type=json.loads, default=None, metavar="OPTIONS")
+    parser.add_argument("--imports-only", action="store_true")
+    parser.add_argument("--oracle", action="store_true")
+    return parser.parse_args(arguments)
+
+
+def make_deterministic(threads: int) -> None:
+    torch.set_num_threads(threads)
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.utils.deterministic.fill_uninitialized_memory = False  # a fill after every empty() is no one's program
+    torch.backends.cudnn.benchmark = False
+
+
+def peak_resident_bytes() -> int:
+    """The most physical memory this process ever had, by the kernel's count."""
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    return int(line.split()[1]) * 1024
+
+
+def train(options: argparse.Namespace) -> list[dict]:
+    program = zoo.build(options.name, options.seed, options.device, options.scale)
+    return [record.record_step(program, i, options.device) for i in range(options.steps)]
+
+
+def train_under_spillway(options: argparse.Namespace) -> dict:
+    import spillway
+
+    spillway.enable(device=options.device, **options.spillway)
+    steps = train(options)
+    done = {"steps": steps, "stats": spillway.stats(), "resident_bytes": peak_resident_bytes()}
+    spillway.disable()
+    return done
+
+
+def measure_floor(options: argparse.Namespace) -> dict:
+    import floor_oracle
+
+    return asdict(floor_oracle.measure(lambda: train(options)))
+
+
+def run(options: argparse.Namespace) -> dict:
+    make_deterministic(options.threads)
+    zoo.load(options.name)
+    if options.imports_only:
+        return {"resident_bytes": peak_resident_bytes()}
+    if options.oracle:
+        return measure_floor(options)
+    if options.spillway is not None:
+        return train_under_spillway(options)
+    return {"steps": train(options), "resident_bytes": peak_resident_bytes()}
+
+
+if __name__ == "__main__":
+    chosen = parse()
+    chosen.out.write_text(json.dumps(run(chosen)))
