@@ -40,7 +40,7 @@ export LD_LIBRARY_PATH="$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 
 failed=0
 # A test that hangs on the card ends here, and its name is the last in the log.
-timeout 150 $root/gpu_tests > "$out/gpu_tests.txt" 2>&1 || failed=1
+timeout 90 $root/gpu_tests > "$out/gpu_tests.txt" 2>&1 || failed=1
 grep -vE '^\[ +(OK|RUN) +\]|^\[---' "$out/gpu_tests.txt" | tail -60 || true
 
 for model in resnet50 vit_b gpt2; do
@@ -51,8 +51,8 @@ tail -qn 2 "$work"/*.log | tee "$out/recorded.txt"
 sequences=("$root"/sequences/*.seq)
 for own in "$work"/*.seq; do [ -s "$own" ] && sequences+=("$own") && gzip -c "$own" > "$out/$(basename "$own").gz"; done
 
-timeout 100 $root/bench_pool_cuda "${sequences[@]}" 2>&1 | tee "$out/pool.txt" || failed=1
+timeout 60 $root/bench_pool_cuda "${sequences[@]}" 2>&1 | tee "$out/pool.txt" || failed=1
 echo "native with expandable segments:"
-PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True timeout 60 $root/bench_pool_cuda --only native "${sequences[@]}" 2>&1 |
+PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True timeout 30 $root/bench_pool_cuda --only native "${sequences[@]}" 2>&1 |
   tee "$out/pool_expandable.txt" || failed=1
 exit $failed

@@ -4,10 +4,10 @@
 // what is timed is the host's price of an allocate + free pair. What lives through the whole sequence is allocated once;
 // the rest is one round, repeated. The first round is cold (memory is taken from the driver), the others are steady.
 //
-//   pool_cuda [--rounds N] [--only ours,events,native,async] sequence...
+//   pool_cuda [--rounds N] [--only ours,coarse,events,native,async] sequence...
 //
-// "events" is our pool with an event recorded at every free. "ours" names the stream's next tick instead and records it
-// only when some stream must wait for it, as the engine does: frees that stay on their stream cost no driver call.
+// "ours" names the stream's next tick at a free and records it only when some stream must wait for it: frees that stay
+// on their stream cost no driver call. "events" records an event at every free. "coarse" is "ours" with 16 MiB granules.
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <cuda_runtime_api.h>
 
@@ -103,8 +103,9 @@ class Allocator {
 
 class Ours final : public Allocator {
  public:
-  Ours(const Sequence& sequence, bool event_per_free)
-      : pool_({.address_space = kSpace, .limit = device_.facts().memory}),
+  Ours(const Sequence& sequence, Bytes granule, bool event_per_free)
+      : device_({.granule = granule}),
+        pool_({.address_space = kSpace, .limit = device_.facts().memory, .granule = granule}),
         chunks_(sequence.ids),
         event_per_free_(event_per_free) {
     device_.reserve(Tier::device, kSpace);
@@ -247,11 +248,12 @@ class Async final : public Allocator {
 };
 
 std::unique_ptr<Allocator> make_allocator(const std::string& name, const Sequence& sequence) {
-  if (name == "ours") return std::make_unique<Ours>(sequence, /*event_per_free=*/false);
-  if (name == "events") return std::make_unique<Ours>(sequence, /*event_per_free=*/true);
+  if (name == "ours") return std::make_unique<Ours>(sequence, 2_MiB, /*event_per_free=*/false);
+  if (name == "coarse") return std::make_unique<Ours>(sequence, 16_MiB, /*event_per_free=*/false);
+  if (name == "events") return std::make_unique<Ours>(sequence, 2_MiB, /*event_per_free=*/true);
   if (name == "native") return std::make_unique<Native>(sequence);
   if (name == "async") return std::make_unique<Async>(sequence);
-  throw InputError("--only takes ours, events, native, async; not " + name);
+  throw InputError("--only takes ours, coarse, events, native, async; not " + name);
 }
 
 // ---------------------------------------------------------------------------------------------------------- the replay
@@ -307,7 +309,7 @@ std::vector<std::string> split(const std::string& text) {
 
 void run(int count, char** arguments) {
   int rounds = 50;
-  std::vector<std::string> names = {"ours", "events", "native", "async"}, paths;
+  std::vector<std::string> names = {"ours", "coarse", "events", "native", "async"}, paths;
   for (int i = 1; i < count; ++i) {
     const std::string argument = arguments[i];
     const bool takes_value = argument == "--rounds" || argument == "--only";

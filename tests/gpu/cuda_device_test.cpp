@@ -23,6 +23,11 @@ TEST_F(CudaDeviceTest, DriverCountsWhatIsCommittedAndNothingElse) {
   EXPECT_EQ(device.free_memory(), before);
 }
 
+TEST_F(CudaDeviceTest, GranuleIsRoundedUpToWhatTheDriverCanDo) {
+  EXPECT_EQ(CudaDevice({.granule = 3_MiB}).facts().granule, 4_MiB);
+  EXPECT_EQ(CudaDevice({.granule = 1_B}).facts().granule, CudaDevice().facts().granule);
+}
+
 TEST_F(CudaDeviceTest, DestructionGivesEverythingBack) {
   open();
   const Bytes before = device_->free_memory();

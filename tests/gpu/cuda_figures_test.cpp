@@ -64,12 +64,14 @@ class CudaFigures : public OnACard {
 };
 
 TEST_F(CudaFigures, CommitOfDeviceMemory) {
-  CudaDevice& device = open();
-  for (const Bytes size : {2_MiB, 32_MiB, 256_MiB, 1_GiB}) {
-    const double on = median_us(1, [&] { commit(Tier::device, {0_B, size}); });
-    const double off = median_us(1, [&] { device.decommit(Tier::device, {0_B, size}); });
-    std::printf("commit device %5lld MiB: %9.1f us (%6.1f us/granule), decommit %9.1f us\n",
-                static_cast<long long>(size / 1_MiB), on, on / static_cast<double>(size / kGranule), off);
+  for (const Bytes granule : {2_MiB, 8_MiB, 16_MiB, 32_MiB}) {
+    CudaDevice& device = open({.granule = granule});
+    for (const Bytes size : {granule, 1_GiB}) {
+      const double on = median_us(1, [&] { commit(Tier::device, {0_B, size}); });
+      const double off = median_us(1, [&] { device.decommit(Tier::device, {0_B, size}); });
+      std::printf("commit device %5lld MiB in granules of %2lld MiB: %8.1f us, decommit %8.1f us\n",
+                  static_cast<long long>(size / 1_MiB), static_cast<long long>(granule / 1_MiB), on, off);
+    }
   }
 }
 

@@ -10,7 +10,7 @@ namespace {
 
 class CudaSubject final : public DeviceSubject {
  public:
-  explicit CudaSubject(Bytes host_slab) : device_(options(host_slab)) {}
+  CudaSubject(Bytes granule, Bytes host_slab) : device_(options(granule, host_slab)) {}
   ~CudaSubject() override { open_gate(); }
 
   Device& device() override { return device_; }
@@ -29,11 +29,12 @@ class CudaSubject final : public DeviceSubject {
  private:
   static constexpr Bytes kLimit = 256_MiB;
 
-  static CudaOptions options(Bytes host_slab) {
+  static CudaOptions options(Bytes granule, Bytes host_slab) {
     return {.memory = kLimit,
             .host_memory = kLimit,
             .file_room = kLimit,
             .file = SpillFileOptions{.folder = "/var/tmp"},
+            .granule = granule,
             .host_slab = host_slab};
   }
 
@@ -44,14 +45,16 @@ class CudaSubject final : public DeviceSubject {
   std::shared_future<void> gate_ = opened_.get_future().share();
 };
 
-DeviceCase cuda_case(const std::string& name, Bytes host_slab) {
+DeviceCase cuda_case(const std::string& name, Bytes granule, Bytes host_slab) {
   const std::string problem = CudaDevice::why_unavailable();
-  const auto make = [=] { return problem.empty() ? std::make_unique<CudaSubject>(host_slab) : nullptr; };
+  const auto make = [=] { return problem.empty() ? std::make_unique<CudaSubject>(granule, host_slab) : nullptr; };
   return {.name = name, .make = make, .why_not = problem};
 }
 
 INSTANTIATE_TEST_SUITE_P(Cuda, DeviceContract,
-                         testing::Values(cuda_case("slabs_of_64_mib", 64_MiB), cuda_case("slabs_of_a_granule", 2_MiB)),
+                         testing::Values(cuda_case("slabs_of_64_mib", 2_MiB, 64_MiB),
+                                         cuda_case("slabs_of_a_granule", 2_MiB, 2_MiB),
+                                         cuda_case("granules_of_4_mib", 4_MiB, 64_MiB)),
                          case_name);
 
 }  // namespace

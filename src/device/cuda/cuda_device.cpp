@@ -1,5 +1,6 @@
 #include "device/cuda/cuda_device.h"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstring>
@@ -38,14 +39,20 @@ struct PrimaryContext {
   CUcontext handle = nullptr;
 };
 
-DeviceFacts read_facts(const PrimaryContext& context) {
+// A multiple of what the driver can do, and at least that.
+Bytes choose_granule(CUdevice card, Bytes wanted) {
+  const Bytes smallest = CardArena::granularity(card);
+  return round_up(std::max(wanted, smallest), smallest);
+}
+
+DeviceFacts read_facts(const PrimaryContext& context, Bytes granule) {
   const CudaScope scope(context.handle);
   std::array<char, 256> name{};
   SPILLWAY_CU(cuDeviceGetName, name.data(), static_cast<int>(name.size()), context.card);
   std::size_t free = 0, total = 0;
   SPILLWAY_CU(cuMemGetInfo, &free, &total);
   return {.name = name.data(),
-          .granule = CardArena::granularity(context.card),
+          .granule = choose_granule(context.card, granule),
           .memory = {static_cast<std::int64_t>(total)},
           .holds_bytes = true};
 }
@@ -61,7 +68,7 @@ struct CudaDevice::Card {
   explicit Card(CudaOptions chosen)
       : options(std::move(chosen)),
         context(find_card(options.card)),
-        facts(read_facts(context)),
+        facts(read_facts(context, options.granule)),
         ledgers{Ledger(facts.granule, options.memory), Ledger(facts.granule, options.host_memory),
                 Ledger(facts.granule, options.file_room)},
         streams(options.time_adopted) {}
@@ -283,6 +290,8 @@ void CudaDevice::wait(StreamId waiter, Tick tick) {
 }
 
 bool CudaDevice::query(Tick tick) {
+  card_->work.rethrow();
+  if (card_->streams.knows_done(tick)) return true;
   const CudaScope scope(card_->context.handle);
   const bool done = card_->streams.query(tick);
   card_->work.rethrow();

@@ -1,8 +1,5 @@
 #include "device/cuda/event_pool.h"
 
-#include <cmath>
-#include <utility>
-
 #include "device/cuda/driver.h"
 
 namespace spillway {
@@ -14,13 +11,6 @@ CUevent make_event(bool timed) {
   return handle;
 }
 
-// Later minus earlier; negative when they happened the other way round.
-Nanos distance(CUevent earlier, CUevent later) {
-  float milliseconds = 0;
-  SPILLWAY_CU(cuEventElapsedTime, &milliseconds, earlier, later);
-  return {std::llround(static_cast<double>(milliseconds) * 1e6)};
-}
-
 }  // namespace
 
 EventPool::~EventPool() {
@@ -28,7 +18,6 @@ EventPool::~EventPool() {
     cuda_driver().cuEventDestroy(event->handle);
     delete event;
   }
-  if (anchor_ != nullptr) cuda_driver().cuEventDestroy(anchor_);
 }
 
 Event* EventPool::take(bool timed) {
@@ -49,21 +38,6 @@ Event* EventPool::take(bool timed) {
 void EventPool::give_back(Event* event) {
   const std::lock_guard lock(mutex_);
   (event->timed ? timed_ : plain_).push_back(event);
-}
-
-Nanos EventPool::moment(Event& event) {
-  const std::lock_guard lock(clock_mutex_);
-  if (anchor_ == nullptr) {
-    anchor_ = std::exchange(event.handle, make_event(/*timed=*/true));
-    return anchor_moment_;
-  }
-  const Nanos since = distance(anchor_, event.handle);
-  const Nanos at = anchor_moment_ + since;
-  if (since > kReach) {  // the event becomes the anchor, the old anchor's handle serves in its place
-    std::swap(anchor_, event.handle);
-    anchor_moment_ = at;
-  }
-  return at;
 }
 
 }  // namespace spillway

@@ -1,6 +1,7 @@
 #include "device/cuda/stream_table.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
 #include "device/cuda/driver.h"
@@ -48,7 +49,7 @@ StreamId StreamTable::add(CUstream handle, bool own) {
   auto stream = std::make_unique<Stream>();
   stream->handle = handle;
   stream->own = own;
-  if (own || time_adopted_) stream->times.emplace();
+  stream->timed = own || time_adopted_;
   streams_[index] = std::move(stream);
   count_.store(index + 1, std::memory_order_release);
   return {static_cast<std::uint32_t>(index)};
@@ -56,7 +57,7 @@ StreamId StreamTable::add(CUstream handle, bool own) {
 
 Tick StreamTable::record(StreamId on) {
   Stream& stream = at(on);
-  Event* event = events_.take(stream.times.has_value());
+  Event* event = events_.take(stream.timed);
   const std::lock_guard lock(stream.mutex);
   const CUresult result = cuda_driver().cuEventRecord(event->handle, stream.handle);
   if (result != CUDA_SUCCESS) events_.give_back(event);
@@ -104,14 +105,25 @@ void StreamTable::synchronize(Tick tick) {
 
 Nanos StreamTable::elapsed(Tick from, Tick to) {
   SPILLWAY_ENSURE(query(from) && query(to), "both ticks are done");
-  return moment(to) - moment(from);
+  const Borrowed first = borrow_past(from), last = borrow_past(to);
+  float milliseconds = 0;
+  SPILLWAY_CU(cuEventElapsedTime, &milliseconds, first->handle, last->handle);
+  return {std::llround(static_cast<double>(milliseconds) * 1e6)};
 }
 
-Nanos StreamTable::moment(Tick tick) {
+StreamTable::Borrowed StreamTable::borrow_past(Tick tick) {
   Stream& stream = at(tick.stream);
-  SPILLWAY_ENSURE(stream.times.has_value(), "ticks of this stream are timed (CudaOptions::time_adopted)");
+  SPILLWAY_ENSURE(stream.timed, "ticks of this stream are timed (CudaOptions::time_adopted)");
   const std::lock_guard lock(stream.mutex);
-  return stream.times->at(tick.value, stream.done + stream.pending.size(), stream.done);
+  const std::uint64_t age = stream.done - tick.value;
+  SPILLWAY_ENSURE(age < stream.past.size() && age + stream.pending.size() < kTickWindow,
+                  "the tick is among the last kTickWindow of its stream");
+  Event* event = stream.past[stream.past.size() - 1 - age];
+  ++event->users;
+  return {event, [this, &stream](Event* borrowed) {
+            const std::lock_guard returning(stream.mutex);
+            release(borrowed);
+          }};
 }
 
 StreamTable::Stream& StreamTable::at(StreamId stream) const {
@@ -127,14 +139,21 @@ Event* StreamTable::find_pending(Stream& stream, std::uint64_t value) {
   return stream.pending[index];
 }
 
-// Everything up to the tick is done: its events are free again. The stream's lock is held.
+// Everything up to the tick is done: its events are past, and free again once nobody can ask for their time. The stream's lock is held.
 void StreamTable::settle(Stream& stream, std::uint64_t value) {
   while (stream.done < value) {
     Event* event = stream.pending.front();
-    if (stream.times && stream.pending.size() <= kTickWindow) stream.times->note(stream.done + 1, events_.moment(*event));
     stream.pending.pop_front();
     ++stream.done;
-    release(event);
+    if (stream.timed) {
+      stream.past.push_back(event);
+    } else {
+      release(event);
+    }
+  }
+  while (!stream.past.empty() && stream.past.size() + stream.pending.size() > kTickWindow) {
+    release(stream.past.front());
+    stream.past.pop_front();
   }
 }
 

@@ -1,12 +1,14 @@
 // The streams of one card and the points in their order.
 //
 // A stream is ours (opened here, non-blocking, its ticks timed) or adopted (torch's; ours to order, not to close). The
-// n-th record on a stream is its tick n. An event stands for a tick only until the tick is known to be done:
+// n-th record on a stream is its tick n. An event stands for a tick until the tick is known to be done, and where ticks
+// are timed until kTickWindow newer ones were recorded:
 //
-//   ticks 1..done are done and remembered by that number alone; pending[i] is the event of tick done + 1 + i
+//   ticks 1..done are done; pending[i] is the event of tick done + 1 + i, past[past.size() - 1 - i] that of done - i
 //
 // Ticks of a stream finish in order, so one event found done settles all before it. Asking about a tick at or below
-// `done` is one atomic load. Any thread; each stream has a lock of its own, never held while the host waits.
+// `done` is one atomic load. Any thread; each stream has a lock of its own, never held while the host waits. The context
+// must be current, except for knows_done.
 #pragma once
 
 #include <cuda.h>
@@ -14,13 +16,13 @@
 #include <array>
 #include <atomic>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
-#include <optional>
 
 #include "base/tick.h"
 #include "device/cuda/event_pool.h"
-#include "device/tick_times.h"
+#include "device/device.h"
 
 namespace spillway {
 
@@ -39,17 +41,19 @@ class StreamTable {
   [[nodiscard]] Tick record(StreamId on);
   void wait(StreamId waiter, Tick tick);
   [[nodiscard]] bool query(Tick tick);
+  // True without looking when the tick was found done before.
+  [[nodiscard]] bool knows_done(Tick tick) const { return tick.value <= at(tick.stream).done; }
   void synchronize(Tick tick);
   [[nodiscard]] Nanos elapsed(Tick from, Tick to);
 
  private:
   struct Stream {
     CUstream handle = nullptr;
-    bool own = false;
+    bool own = false, timed = false;
     std::mutex mutex;
     std::atomic<std::uint64_t> done = 0;
     std::deque<Event*> pending;
-    std::optional<TickTimes> times;  // where ticks are timed
+    std::deque<Event*> past;  // empty where ticks are not timed
     std::size_t sweep_at = kFirstSweep;
   };
 
@@ -62,7 +66,9 @@ class StreamTable {
   void settle(Stream& stream, std::uint64_t value);
   void sweep(Stream& stream);
   void release(Event* event);
-  [[nodiscard]] Nanos moment(Tick tick);
+  // The event of a tick that is done, kept from being used again meanwhile.
+  using Borrowed = std::unique_ptr<Event, std::function<void(Event*)>>;
+  [[nodiscard]] Borrowed borrow_past(Tick tick);
 
   bool time_adopted_;
   EventPool events_;
