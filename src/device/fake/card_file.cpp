@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <fstream>
@@ -113,6 +114,8 @@ Json parse(const std::string& path) {
     return Json::parse(file);
   } catch (const Json::exception& error) {
     refuse(path, std::string("is not JSON: ") + error.what());
+  } catch (const std::ios_base::failure&) {
+    refuse(path, "cannot be read");
   }
 }
 
