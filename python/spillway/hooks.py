@@ -35,7 +35,7 @@ _local = threading.local()
 
 
 @functools.cache
-def _has_memory(kind: type) -> bool:
+def has_memory(kind: type) -> bool:
     # A class with its own __torch_dispatch__ (FakeTensor, DTensor, functional tensors) wraps others and owns no bytes.
     import torch
 
@@ -47,7 +47,7 @@ def materialize(tensor: Any, flag: int) -> None:
     """Makes one tensor's storage resident; anything that has no memory of its own is left alone."""
     import torch
 
-    if isinstance(tensor, torch.Tensor) and _has_memory(type(tensor)):
+    if isinstance(tensor, torch.Tensor) and has_memory(type(tensor)):
         with torch._C.DisableTorchFunction():
             address = tensor._cdata
         _library.materialize(address, flag)

@@ -3,11 +3,13 @@
 As a program, `python fake_library.py run ...` is the `spillway` command on top of it.
 """
 
+import ctypes
 import json
 import os
 import subprocess
 import sys
 import tempfile
+import traceback
 
 
 class FakeLibrary:
@@ -58,8 +60,11 @@ def serve():
 
     The child returns from here, so it ends as any interpreter does. The parent answers with its exit code.
     """
-    import torch  # noqa: F401
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
 
+    with TorchDispatchMode():  # the first one imports hundreds of modules
+        torch.ones(1)
     for line in sys.stdin:
         request = json.loads(line)
         child = os.fork()
@@ -77,6 +82,35 @@ def become(request):
     os.environ.clear()
     os.environ.update(request["env"])
     sys.argv[1:] = request["arguments"]
+
+
+def record_in_fork(arguments, environment, output):
+    """spillway.verify.record_in_child without the seconds a new interpreter needs to import torch."""
+    from spillway import recorder
+
+    sys.stdout.flush()
+    child = os.fork()
+    if child == 0:
+        os.dup2(output.fileno(), 1)
+        os.dup2(output.fileno(), 2)
+        if "MALLOC_PERTURB_" in environment:  # read by the C library when a process starts; M_PERTURB is -6
+            ctypes.CDLL(None).mallopt(-6, int(environment["MALLOC_PERTURB_"]))
+        os._exit(_code_of(lambda: recorder.main(arguments)))
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def _code_of(program):
+    code = 0
+    try:
+        program()
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        print(end.code if isinstance(end.code, str) else "", file=sys.stderr)
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    sys.stdout.flush()
+    return code
 
 
 class Server:
@@ -104,6 +138,9 @@ if __name__ == "__main__":
 
     if sys.argv[1:] == ["--serve"]:
         serve()
+        from spillway import verify
+
+        verify.record_in_child = record_in_fork
     library = FakeLibrary()
     native.load = lambda: library
     sys.argv[0] = "spillway"

@@ -1,0 +1,129 @@
+"""`spillway verify` on whole scripts, over a stand-in that moves nothing: equal is equal, and one wrong bit is named."""
+
+import os
+import sys
+
+import pytest
+
+import fake_library
+from spillway import verify as verify_module
+
+TRAINS = """
+import torch
+torch.manual_seed(0)
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = torch.nn.BatchNorm1d(6)
+        self.fc = torch.nn.Linear(6, 3)
+    def forward(self, x):
+        return torch.relu(self.fc(torch.dropout(self.norm(x), 0.2, True)))
+model = Net()
+optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+for _ in range(3):
+    optimizer.zero_grad()
+    loss = model(torch.randn(8, 6)).square().sum()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.fixture(scope="module")
+def server():
+    server = fake_library.Server()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def verify(server, tmp_path):
+    """Verifies a script in forks of one process that has torch loaded already."""
+
+    def run(text, *flags, **environment):
+        (tmp_path / "train.py").write_text(text)
+        return server.run(["verify", "--budget", "1GiB", *flags, "train.py"], tmp_path, {**os.environ, **environment})
+
+    return run
+
+
+def test_equal_runs_are_told_with_what_was_compared(verify):
+    done = verify(TRAINS)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.startswith("equal, bit for bit: 3 steps (")
+    for kind in ("ops", "losses", "gradients", "parameters", "optimizer states", "buffers", "random states"):
+        assert kind in done.stdout
+    assert "budget 1.00 GiB" in done.stdout
+    assert [name in done.stderr for name in ("plain:", "plain again:", "budgeted:")] == [True] * 3
+
+
+@pytest.mark.parametrize("flags", [[], ["--steps-only"]])
+def test_one_flipped_bit_is_named_by_step_op_tensor_and_element(verify, flags):
+    # A step begins with its randn; bit 100 lies in element 3 of 8 x 6 float32s.
+    done = verify(TRAINS, "--once", *flags, SPILLWAY_TEST_FLIP="1:0:100")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert done.stdout.startswith("different: step 1, op 0 aten.randn.default, output 0 (float32[8, 6]), element [0, 3]: "), done.stdout
+    assert "train.py:15" in done.stdout
+
+
+def test_a_script_that_is_not_deterministic_is_told_with_the_op(verify):
+    done = verify(TRAINS.replace("torch.manual_seed(0)", "torch.seed()"), "--quiet")
+    assert done.returncode == 3
+    assert "two plain runs already differ: step 0, op " in done.stdout and "aten.uniform_.default" in done.stdout
+    assert done.stderr == ""
+
+
+def test_memory_nobody_wrote_is_not_a_difference(verify):
+    done = verify(TRAINS + "torch.empty(1000).mul_(2)\n")
+    assert done.returncode == 0, done.stdout
+    assert "never written: aten.mul_.Tensor" in done.stdout
+
+
+def test_a_plain_run_that_does_not_fit_is_bad_input_with_advice(verify):
+    done = verify("import torch\ntorch.empty(1 << 60)\n")
+    assert done.returncode == 2
+    assert "does not fit" in done.stdout and "smaller" in done.stdout
+
+
+def test_a_script_that_fails_the_same_way_twice_is_equal_up_to_there(verify):
+    done = verify(TRAINS + "raise ValueError('as always')\n", "--once")
+    assert done.returncode == 0
+    assert "ends with an exception (ValueError: as always)" in done.stdout
+
+
+def test_a_budgeted_run_that_dies_is_a_difference(verify):
+    done = verify(TRAINS + "import os, spillway\nif spillway.is_enabled(): os.abort()\n", "--once")
+    assert done.returncode == 1
+    assert "exit code -6" in done.stdout
+
+
+def test_an_engine_that_refuses_is_bad_input(verify):
+    done = verify(TRAINS, "--once", "--policy", "no-such-policy")
+    assert done.returncode == 2
+    assert "unknown policy 'no-such-policy'" in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("flags, says", [(["--budget", "8gigs"], "cannot read budget"), (["--device", "tpu"], "unknown device"),
+                                         (["-m", "no_such_module"], "No module named")])  # fmt: skip
+def test_bad_input_is_one_sentence_and_exit_code_two(verify, flags, says):
+    done = verify(TRAINS, *flags)
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr.startswith("spillway verify: ") and says in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+def test_each_run_is_a_process_of_its_own(tmp_path):
+    with open(tmp_path / "output", "w+") as output:
+        code = verify_module.record_in_child(["--out", tmp_path / "facts", tmp_path / "no.py"], {}, output)
+        output.seek(0)
+        assert code == 1 and "cannot open the script" in output.read()
+
+
+def test_without_a_budget_there_is_nothing_to_verify(run):
+    done = run(sys.executable, "-m", "spillway", "verify", "train.py")
+    assert done.returncode == 2 and "no budget given" in done.stderr
+
+
+def test_training_without_an_optimizer_is_compared_at_each_backward(verify):
+    done = verify("import torch\ntorch.manual_seed(0)\nm = torch.nn.Linear(2, 2)\nfor _ in range(4): m(torch.ones(3, 2)).sum().backward()\n",
+                  "--once")
+    assert done.returncode == 0
+    assert "4 steps" in done.stdout and "gradients" in done.stdout
