@@ -41,10 +41,10 @@ class PoolAudit {
   void judge_grant(Bytes asked, StreamId on, const Grant& grant) {
     const std::vector<Run> runs = chunks_.runs();
     const Bytes size = round_up(asked, shadow_.options().alignment);
-    const GrantClass best = best_class(runs, size, on);
-    shadow_.require(grant.granted <= best, "the best class that fits is served", [&] {
-      return fmt::format("{} bytes on {}: class {} granted at {}, class {} was there", asked.count, on.index,
-                         static_cast<int>(grant.granted), to_text(grant.range), static_cast<int>(best));
+    const auto [best, place] = best_offer(runs, size, on);
+    shadow_.require(grant.granted <= best, "the best class that fits is served", [&, best = best, place = place] {
+      return fmt::format("{} bytes on {}: class {} granted at {}, class {} was there at {}", asked.count, on.index,
+                         static_cast<int>(grant.granted), to_text(grant.range), static_cast<int>(best), to_text(place));
     });
     if (grant.granted == GrantClass::fresh) {
       const std::optional<Bytes> least = least_growth(runs, size, on);
@@ -100,15 +100,18 @@ class PoolAudit {
   // What the shadow books.
   void take(const Grant& grant) {
     chunks_.grow(grant.commit);
-    granted_with_[grant.chunk.index] = chunks_.take(grant.range).first;
+    granted_with_[grant.chunk.index] = chunks_.take(grant.range);
   }
+  // Without last uses, those it was granted with stand.
   void free(ChunkId chunk, Range range, std::span<const Tick> last_uses) {
     const auto before = granted_with_.extract(chunk.index);
-    if (last_uses.empty()) return chunks_.add(range, before ? before.mapped() : Clock{}, /*murky=*/true);
+    const FreeChunk was = before ? before.mapped() : FreeChunk{.murky = true};
+    if (last_uses.empty()) return chunks_.add(range, was.uses, was.murky);
     chunks_.add(range, remembered(last_uses), /*murky=*/false);
   }
   void abandon(const Grant& grant) {
-    chunks_.add(grant.range, granted_with_[grant.chunk.index], /*murky=*/true);
+    const FreeChunk was = granted_with_.extract(grant.chunk.index).mapped();
+    if (!grant.commit.contains(grant.range)) chunks_.add(grant.range, was.uses, /*murky=*/true);
     chunks_.cut(grant.commit);
   }
   void decommit(Range range) { chunks_.cut(range); }
@@ -125,12 +128,14 @@ class PoolAudit {
     return uses;
   }
 
-  [[nodiscard]] GrantClass best_class(const std::vector<Run>& runs, Bytes size, StreamId on) const {
-    GrantClass best = least_growth(runs, size, on) ? GrantClass::fresh : GrantClass::orderable;
+  // The class the pool can and must serve at least, and where.
+  [[nodiscard]] std::pair<GrantClass, Range> best_offer(const std::vector<Run>& runs, Bytes size, StreamId on) const {
+    std::pair best{least_growth(runs, size, on) ? GrantClass::fresh : GrantClass::orderable, Range{}};
     for (const Run& run : runs) {
-      if (longest_without_waits(run, on) >= size) best = std::min(best, GrantClass::ordered);
+      if (longest_without_waits(run, on) >= size) best = std::min(best, {GrantClass::ordered, extent(run)});
       for (const FreeChunk& chunk : run) {
-        if (!chunk.murky && chunk.range.length() >= size) best = std::min(best, class_of(chunk.uses, on, shadow_.told));
+        if (chunk.murky || chunk.range.length() < size) continue;
+        best = std::min(best, {class_of(chunk.uses, on, shadow_.told), chunk.range});
       }
     }
     return best;
@@ -204,7 +209,7 @@ class PoolAudit {
 
   ShadowPool& shadow_;
   FreeChunks chunks_;
-  std::unordered_map<std::uint32_t, Clock> granted_with_;
+  std::unordered_map<std::uint32_t, FreeChunk> granted_with_;
   std::int64_t exact_judgements_ = 0;
 };
 

@@ -31,6 +31,7 @@ struct Episode {
   Pattern pattern = Pattern::random;
   std::size_t live_target = 50;
   bool audit = false;              // the linear laws too, on every call; for pools without slabs
+  std::uint64_t learns = 60;       // in a thousand operations, how many report a tick as done
   bool device_refuses = false;     // now and then
   bool vague_positions = false;    // waits are reported with positions too high, which is safe
   bool drops_orderable_waits = false;  // a broken caller, to see that the shadow sees it
@@ -79,7 +80,7 @@ class PoolDriver {
 
   void step() {
     const std::uint64_t draw = dice_.below(1000);
-    if (draw < 60) return learn_done();
+    if (draw < episode_.learns) return learn_done();
     if (draw < 100) return wait_somewhere();
     if (draw < 150) return use_elsewhere();
     if (draw < 160) return check_stats();
@@ -304,23 +305,27 @@ class PoolDriver {
   Findings findings_;
 };
 
-// One of all the kinds of episodes, drawn by the seed.
+// One of all the kinds of episodes, drawn by the seed. Those with an audit are small and short, because what can be known
+// of the free chunks from outside gets less with time. The limit is tight or loose beside what the episode would hold.
 inline Episode random_episode(std::size_t streams, std::uint64_t seed) {
   Dice dice(seed);
-  Episode episode{.seed = seed, .ops = 20'000, .streams = streams};
-  episode.audit = dice.percent(40);
+  Episode episode{.seed = seed, .streams = streams};
+  episode.audit = dice.percent(80);
+  episode.ops = episode.audit ? dice.between(200, 2000) : 20'000;
   episode.sizes = static_cast<Sizes>(dice.below(5));
   episode.pattern = static_cast<Pattern>(dice.below(3));
-  episode.device_refuses = dice.percent(20);
+  episode.learns = dice.percent(50) ? 60 : dice.below(10);
+  episode.device_refuses = dice.percent(15);
   episode.vague_positions = !episode.audit && dice.percent(20);
   episode.live_target = episode.audit ? 4 + dice.below(40) : 20 + dice.below(1500);
+  episode.largest = episode.sizes == Sizes::small ? 4_KiB : Bytes{std::int64_t{1} << dice.between(13, 23)};
   PoolOptions& pool = episode.pool;
-  pool.granule = Bytes{1} * (std::int64_t{1} << dice.between(13, 21));
+  pool.granule = Bytes{std::int64_t{1} << dice.between(13, 21)};
   pool.alignment = dice.percent(80) ? 512_B : 256_B;
-  pool.limit = pool.granule * dice.between(2, 200) + Bytes{dice.between(0, 1) * 1000};
+  const Bytes held = episode.largest * static_cast<std::int64_t>(episode.live_target) / 8;
+  pool.limit = round_up(held * dice.between(1, 6), pool.granule) + pool.granule + Bytes{dice.between(0, 1) * 1000};
   pool.address_space = pool.granule * (pool.limit / pool.granule) * dice.between(1, 4);
   pool.slab = episode.audit || dice.percent(30) ? 0_B : pool.granule * dice.between(1, 2);
-  episode.largest = std::max(8_KiB, pool.limit / dice.between(2, 40));
   return episode;
 }
 

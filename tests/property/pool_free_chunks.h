@@ -55,34 +55,39 @@ class FreeChunks {
     return true;
   }
 
-  // A chunk becomes free with these last uses and meets its neighbours.
+  // A chunk becomes free with these last uses and meets its neighbours. It merges with those the note names; where the
+  // outcome would depend on which pair goes first, or on whether the merged chunk meets its own neighbours, it is murky.
   void add(Range range, const Clock& uses, bool murky) {
     if (range.empty()) return;
-    auto at = chunks_.insert_or_assign(range.begin.count, FreeChunk{range, uses, murky}).first;
     raise(heard_, uses);
-    const bool joins_left = at != chunks_.begin() && relation(std::prev(at)->second, at->second) == Relation::merge;
-    const bool joins_right = std::next(at) != chunks_.end() && relation(at->second, std::next(at)->second) == Relation::merge;
-    if (joins_right) join(at);
-    if (joins_left) at = join(std::prev(at));
-    const bool left = at != chunks_.begin() && relation(std::prev(at)->second, at->second) != Relation::seam;
-    const bool right = std::next(at) != chunks_.end() && relation(at->second, std::next(at)->second) != Relation::seam;
+    const auto at = chunks_.insert_or_assign(range.begin.count, FreeChunk{range, uses, murky}).first;
     const auto run = run_around(at);
-    if (left || right || std::distance(run.first, run.second) >= kLongestRun) blur(run);
+    std::vector<FreeChunk> row;
+    for (auto each = run.first; each != run.second; ++each) row.push_back(each->second);
+    const auto self = static_cast<std::size_t>(std::distance(run.first, at));
+    const std::size_t first = self > 0 && relation(row[self - 1], row[self]) == Relation::merge ? self - 1 : self;
+    const std::size_t last = self + 1 < row.size() && relation(row[self], row[self + 1]) == Relation::merge ? self + 1 : self;
+    if (row.size() >= kLongestRun || !settled(row, first, self, last)) return blur(run);
+    for (auto joined = std::next(run.first, static_cast<std::ptrdiff_t>(first)); joined->second.range.end < row[last].range.end;) {
+      join(joined);
+    }
   }
 
-  // Memory newly committed as part of a grant; what the pool does with the rest of it is its own affair.
+  // Memory newly committed for a grant. Where it stands alone it is an exact chunk that nobody has used; beside free
+  // memory, what the pool does with the two is its own affair.
   void grow(Range range) {
     if (range.empty()) return;
-    const auto at = chunks_.insert_or_assign(range.begin.count, FreeChunk{range, {}, true}).first;
-    blur(run_around(at));
+    const auto at = chunks_.insert_or_assign(range.begin.count, FreeChunk{range, {}, false}).first;
+    const auto run = run_around(at);
+    if (std::next(run.first) != run.second) blur(run);
   }
 
-  // The range is taken. Returns the uses it had, and whether they are exact.
-  std::pair<Clock, bool> take(Range range) {
+  // The range is taken. Returns it with the uses it had.
+  FreeChunk take(Range range) {
     const auto at = find(range.begin);
-    if (at == chunks_.end()) return {{}, false};
+    if (at == chunks_.end()) return {range, {}, true};
     if (at->second.murky || !at->second.range.contains(range)) blur(run_around(at));
-    const std::pair<Clock, bool> had{at->second.uses, !at->second.murky};
+    const FreeChunk had{range, at->second.uses, at->second.murky};
     cut(range);
     return had;
   }
@@ -120,15 +125,30 @@ class FreeChunks {
     if (left.murky || right.murky) return Relation::unknown;
     if (told_.streams() == 1 || (complete(left.uses) && complete(right.uses))) return Relation::merge;
     if (std::ranges::count_if(heard_, [](std::uint64_t value) { return value > 0; }) < 2) return Relation::unknown;
-    bool same = true, same_running = true;
     for (std::uint32_t s = 0; s < told_.streams(); ++s) {
-      const bool in_left = left.uses[s] > 0, in_right = right.uses[s] > 0;
-      same = same && in_left == in_right;
-      const bool runs_left = !told_.done({StreamId{s}, left.uses[s]}), runs_right = !told_.done({StreamId{s}, right.uses[s]});
-      same_running = same_running && runs_left == runs_right;
+      if ((left.uses[s] > 0) != (right.uses[s] > 0)) return Relation::seam;
     }
-    if (same != same_running) return Relation::unknown;
-    return same ? Relation::merge : Relation::seam;
+    return Relation::merge;
+  }
+
+  // Whether row[first..last] becomes one chunk, and nothing more, in whatever order its parts are joined to `self`.
+  [[nodiscard]] bool settled(const std::vector<FreeChunk>& row, std::size_t first, std::size_t self, std::size_t last) const {
+    for (std::size_t from = first; from <= self; ++from) {
+      for (std::size_t to = self; to <= last; ++to) {
+        FreeChunk part = row[from];
+        for (std::size_t i = from + 1; i <= to; ++i) part = united(part, row[i]);
+        const Relation left = from > 0 ? relation(row[from - 1], part) : Relation::seam;
+        const Relation right = to + 1 < row.size() ? relation(part, row[to + 1]) : Relation::seam;
+        if (left != (from > first ? Relation::merge : Relation::seam)) return false;
+        if (right != (to < last ? Relation::merge : Relation::seam)) return false;
+      }
+    }
+    return true;
+  }
+  [[nodiscard]] static FreeChunk united(FreeChunk left, const FreeChunk& right) {
+    left.range.end = right.range.end;
+    raise(left.uses, right.uses);
+    return left;
   }
 
   [[nodiscard]] Map::iterator find(Bytes offset) {
@@ -138,12 +158,9 @@ class FreeChunks {
     return offset < at->second.range.end ? at : chunks_.end();
   }
 
-  Map::iterator join(Map::iterator at) {
-    const auto next = std::next(at);
-    at->second.range.end = next->second.range.end;
-    raise(at->second.uses, next->second.uses);
-    chunks_.erase(next);
-    return at;
+  void join(Map::iterator at) {
+    at->second = united(at->second, std::next(at)->second);
+    chunks_.erase(std::next(at));
   }
 
   std::pair<Map::iterator, Map::iterator> run_around(Map::iterator at) {

@@ -26,7 +26,8 @@ struct PoisonOptions {
   std::uint64_t seed = 1;
   std::int64_t ops = 1000;
   std::size_t streams = 4;
-  Bytes limit = 1_MiB;
+  std::size_t live = 15;  // about how many blocks at a time
+  Bytes limit = 384_KiB;
   Bytes slab = 0_B;
   bool hand_over = true;               // blocks pass between streams while they live
   bool drops_orderable_waits = false;  // a broken caller
@@ -132,7 +133,7 @@ class PoisonDriver {
 
   PoisonFindings run() {
     for (std::int64_t op = 0; op < options_.ops; ++op) {
-      if (dice_.below(30) >= live_.size()) {
+      if (dice_.below(2 * options_.live) >= live_.size()) {
         allocate();
       } else if (options_.hand_over && dice_.percent(25)) {
         hand_over(live_[dice_.below(live_.size())]);

@@ -32,7 +32,7 @@ TEST(PoolPoison, LetsNoReadSeeAnotherOwnersBytesOnFourStreams) {
 }
 
 TEST(PoolPoison, LetsNoReadSeeAnotherOwnersBytesFromSlabs) {
-  expect_clean(run_poison({.seed = 3, .ops = test_length(30'000), .streams = 3, .limit = 4_MiB, .slab = 64_KiB}));
+  expect_clean(run_poison({.seed = 3, .ops = test_length(30'000), .streams = 3, .live = 250, .limit = 4_MiB, .slab = 64_KiB}));
 }
 
 TEST(PoolPoison, LetsNoReadSeeAnotherOwnersBytesWithTwoThreadsOnOneArena) {
