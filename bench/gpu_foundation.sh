@@ -4,7 +4,7 @@
 #   bench/gpu_foundation.sh build    build gpu_tests and bench_pool_cuda into build/gpu, with the recorded steps' sequences
 #   bench/gpu_foundation.sh          run them (building first what is missing); results under $OUT, else build/gpu/results
 #
-# Needs only python3 with torch where the binaries are carried along: their libraries are taken from that torch.
+# 70 s on an NVIDIA H200. Needs only python3 with torch where the binaries are carried along: their libraries are taken from that torch.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=build/gpu

@@ -133,7 +133,7 @@ TEST_F(CudaDeviceTest, RestOfASlabKeepsItsBytesAndItsCopies) {
 // the device alone, writes its own value, reads it back through a second copy and checks it. Without the wait the
 // copies of two owners overlap.
 TEST_F(CudaDeviceTest, MemoryHandedFromStreamToStreamIsNeverSharedByTwo) {
-  constexpr int kThreads = 6, kSlots = 3, kRounds = 200;
+  constexpr int kThreads = 6, kSlots = 3, kRounds = 50;
   constexpr Bytes kSlot = 8_MiB;
   CudaDevice& device = open();
   commit(Tier::device, {0_B, kSlot * kSlots});
@@ -149,7 +149,11 @@ TEST_F(CudaDeviceTest, MemoryHandedFromStreamToStreamIsNeverSharedByTwo) {
     const Bytes source = kSlot * (2 * thread), target = source + kSlot;
     for (int round = 0; round < kRounds;) {
       std::unique_lock lock(mutex);
-      if (free.empty()) continue;
+      if (free.empty()) {
+        lock.unlock();
+        std::this_thread::yield();
+        continue;
+      }
       Free mine = free.front();
       free.erase(free.begin());
       lock.unlock();

@@ -4,6 +4,8 @@
 // granule must be able to leave alone. Its handle is released right after mapping, so the mapping is the only thing that
 // holds the memory: unmapping gives it back to the driver at once, and nothing is cached here.
 //
+// The price is per granule, whatever its size: 46 us to commit and 38 us to give back, 22 and 19 ms for 1 GiB in granules
+// of 2 MiB, 2.7 and 2.8 ms in granules of 16 MiB (NVIDIA H200, gpu_tests --gtest_filter='CudaFigures.Commit*').
 // Granting access and unmapping are one call for the whole range. Which ranges are committed is the caller's book
 // (Ledger). Safe from several threads as long as their ranges are apart; the context must be current.
 #pragma once

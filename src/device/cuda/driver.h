@@ -14,18 +14,16 @@
 #include <string>
 
 // The names are the header's own macros, which expand to the versions the header declares (cuMemGetInfo_v2).
-#define SPILLWAY_DRIVER_FUNCTIONS(DO)                                                                            \
-  DO(cuInit) DO(cuDriverGetVersion) DO(cuGetErrorName) DO(cuGetErrorString)                                     \
-  DO(cuDeviceGetCount) DO(cuDeviceGet) DO(cuDeviceGetName) DO(cuDeviceGetAttribute)                             \
-  DO(cuDevicePrimaryCtxRetain) DO(cuDevicePrimaryCtxRelease)                                                    \
-  DO(cuCtxGetCurrent) DO(cuCtxPushCurrent) DO(cuCtxPopCurrent) DO(cuCtxSynchronize)                             \
-  DO(cuMemGetInfo) DO(cuMemGetAllocationGranularity) DO(cuMemAddressReserve) DO(cuMemAddressFree)               \
-  DO(cuMemCreate) DO(cuMemRelease) DO(cuMemMap) DO(cuMemUnmap) DO(cuMemSetAccess)                               \
-  DO(cuMemHostRegister) DO(cuMemHostUnregister) DO(cuMemHostAlloc) DO(cuMemFreeHost)                            \
-  DO(cuMemcpyHtoDAsync) DO(cuMemcpyDtoHAsync) DO(cuMemcpyDtoDAsync) DO(cuLaunchHostFunc)                        \
-  DO(cuStreamCreate) DO(cuStreamDestroy) DO(cuStreamSynchronize) DO(cuStreamWaitEvent)                          \
-  DO(cuEventCreate) DO(cuEventDestroy) DO(cuEventRecord) DO(cuEventQuery) DO(cuEventSynchronize)                \
-  DO(cuEventElapsedTime)
+#define SPILLWAY_DRIVER_FUNCTIONS(DO)                                                                         \
+  DO(cuInit) DO(cuGetErrorName) DO(cuGetErrorString) DO(cuDeviceGetCount) DO(cuDeviceGet) DO(cuDeviceGetName) \
+  DO(cuDevicePrimaryCtxRetain) DO(cuDevicePrimaryCtxRelease)                                                  \
+  DO(cuCtxGetCurrent) DO(cuCtxPushCurrent) DO(cuCtxPopCurrent) DO(cuCtxSynchronize)                           \
+  DO(cuMemGetInfo) DO(cuMemGetAllocationGranularity) DO(cuMemAddressReserve) DO(cuMemAddressFree)             \
+  DO(cuMemCreate) DO(cuMemRelease) DO(cuMemMap) DO(cuMemUnmap) DO(cuMemSetAccess)                             \
+  DO(cuMemHostRegister) DO(cuMemHostUnregister) DO(cuMemHostAlloc) DO(cuMemFreeHost)                          \
+  DO(cuMemcpyHtoDAsync) DO(cuMemcpyDtoHAsync) DO(cuMemcpyDtoDAsync) DO(cuLaunchHostFunc)                      \
+  DO(cuStreamCreate) DO(cuStreamDestroy) DO(cuStreamWaitEvent)                                                \
+  DO(cuEventCreate) DO(cuEventDestroy) DO(cuEventRecord) DO(cuEventQuery) DO(cuEventSynchronize) DO(cuEventElapsedTime)
 
 namespace spillway {
 

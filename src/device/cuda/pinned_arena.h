@@ -5,6 +5,9 @@
 // and it refuses one copy over two of them. So copies go piece by piece (for_each_piece), and decommitting a part of a
 // slab registers what is left of it anew, which waits for the card (Note [A slab in part]).
 //
+// 2 GiB take 144 ms with 4 threads and slabs of 64 MiB, 160 ms with slabs of 2 MiB, 373 ms with 1 thread; mapped by the
+// driver as host memory they take 614 ms (NVIDIA H200 with 16 cores, gpu_tests --gtest_filter='CudaFigures.*').
+//
 //   slabs_ cover exactly the committed granules
 //
 // Which ranges are committed is the caller's book (Ledger). Safe from several threads as long as their ranges are apart;
