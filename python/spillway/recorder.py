@@ -227,20 +227,21 @@ def _find_traits(function: Any) -> tuple[list[int], list[str]] | None:
 
 
 def _tensors_of(things: Any) -> list[Any]:
-    """The tensors inside nested lists and tuples, each once: in-place ops return what they wrote."""
+    """The tensors inside nested lists and tuples, each once: in-place ops return what they wrote.
+
+    No reference may outlive the call, not even in a cycle: torch looks at counts, and copies what somebody else holds.
+    """
+    return list({id(tensor): tensor for tensor in _walk(things)}.values())
+
+
+def _walk(thing: Any) -> Iterator[Any]:
     import torch
 
-    found: dict[int, Any] = {}
-
-    def walk(thing: Any) -> None:
-        if isinstance(thing, torch.Tensor):
-            found.setdefault(id(thing), thing)
-        elif isinstance(thing, list | tuple):
-            for inner in thing:
-                walk(inner)
-
-    walk(things)
-    return list(found.values())
+    if isinstance(thing, torch.Tensor):
+        yield thing
+    elif isinstance(thing, list | tuple):
+        for inner in thing:
+            yield from _walk(inner)
 
 
 @contextlib.contextmanager

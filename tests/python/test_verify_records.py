@@ -1,6 +1,8 @@
 """Facts compared, elements found, digests that see every bit: the parts of `spillway verify` on their own."""
 
+import gc
 import json
+import weakref
 
 import pytest
 import torch
@@ -159,3 +161,16 @@ def test_ops_that_say_nothing_leave_no_fact():
     assert recorder._traits(torch.ops.aten.mm.default) == ([], [])
     assert recorder._traits(torch.ops.aten.add_.Tensor) == ([0], ["self"])
     assert recorder._traits(torch.ops.aten.mm.out) == ([2], ["out"])
+
+
+def test_looking_at_an_op_keeps_nothing_alive(tmp_path):
+    gc.disable()
+    try:
+        watcher = recorder.Recorder(recorder.Record(tmp_path / "facts"), with_ops=True)
+        result = (torch.ones(2), [torch.ones(3)])
+        references = [weakref.ref(result[0]), weakref.ref(result[1][0])]
+        watcher.op(torch.ops.aten.mm.default, (), {}, result)
+        del result
+        assert [reference() for reference in references] == [None, None]
+    finally:
+        gc.enable()
