@@ -1,0 +1,113 @@
+"""The zoo inside a budget: not one bit differs from the plain run, not one byte is over, and something really moved.
+
+Every program meets every budget and both policies in the long run; in the short one each meets one of the six, in turn.
+"""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from harness import DEVICE, imports_only_bytes, run_budgeted, run_oracle, run_plain, run_watched
+from record import first_difference
+from zoo import PROGRAMS
+
+BUDGETS = {
+    "60% of the peak": lambda stats: stats["peak_live_bytes"] * 60 // 100,
+    "40% of the peak": lambda stats: stats["peak_live_bytes"] * 40 // 100,
+    "1.1 x the floor": lambda stats: stats["floor_bytes"] * 11 // 10,
+}
+POLICIES = ("lru", "dtr")
+SLACK = 64 << 20  # beside the tensors: libraries' own buffers, the engine, pages the heap keeps
+
+
+def sampled(keep: bool):
+    return [] if keep else [pytest.mark.long]
+
+
+def meetings():
+    for number, name in enumerate(PROGRAMS):
+        for b, budget in enumerate(BUDGETS):
+            for p, policy in enumerate(POLICIES):
+                is_its_turn = (b, p) == (number % 3, number // 3 % 2)
+                yield pytest.param(name, budget, policy, marks=sampled(is_its_turn), id=f"{name}-{budget}-{policy}")
+
+
+def every(nth: int, offset: int = 0):
+    """All programs, of which one in `nth` is not only for the long run."""
+    return [pytest.param(n, marks=sampled(i % nth == offset)) for i, n in enumerate(PROGRAMS)]
+
+
+def prepare(name: str) -> tuple[dict, dict]:
+    """The plain and the watching run, at the same time: there are two cores at least."""
+    with ThreadPoolExecutor(2) as pool:
+        plain, watched = pool.submit(run_plain, name), pool.submit(run_watched, name)
+        return plain.result(), watched.result()
+
+
+def budget_for(budget: str, watched: dict) -> int:
+    """In bytes. A budget nobody could meet would test nothing but the error, and is the program's fault."""
+    amount = BUDGETS[budget](watched["stats"])
+    floor, peak = watched["stats"]["floor_bytes"], watched["stats"]["peak_live_bytes"]
+    assert floor <= amount < peak, f"{amount} bytes are no budget between the floor {floor} and the peak {peak}"
+    return amount
+
+
+def assert_kept(name: str, run: dict, budget: int) -> None:
+    stats = run["stats"]
+    assert first_difference(run_plain(name), run) is None
+    assert stats["violations"] == 0
+    assert stats["budget_bytes"] == budget
+    assert stats["peak_bytes"] <= budget
+    assert stats["moved_out_bytes"] + stats["recomputed_ops"] > 0
+
+
+@pytest.mark.parametrize("name, budget, policy", list(meetings()))
+def test_a_program_in_a_budget_keeps_it_and_every_bit(name, budget, policy):
+    _, watched = prepare(name)
+    amount = budget_for(budget, watched)
+
+    run = run_budgeted(name, amount, policy=policy)
+
+    assert_kept(name, run, amount)
+    if DEVICE == "cpu":
+        own = run["resident_bytes"] - imports_only_bytes(PROGRAMS[name], name)
+        assert own <= amount + SLACK, "the kernel counts more than the budget and its slack"
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_watching_moves_nothing_and_changes_nothing(name):
+    plain, watched = prepare(name)
+
+    assert first_difference(plain, watched) is None
+    stats = watched["stats"]
+    assert stats["budget_bytes"] is None
+    assert stats["moved_out_bytes"] == stats["moved_in_bytes"] == stats["recomputed_ops"] == 0
+    assert 0 < stats["floor_bytes"] < stats["peak_live_bytes"] <= stats["peak_bytes"]
+
+
+@pytest.mark.parametrize("name", every(7, 1))
+def test_memory_that_left_may_be_overwritten(name):
+    _, watched = prepare(name)
+    amount = budget_for("40% of the peak", watched)
+
+    run = run_budgeted(name, amount, policy="lru", poison=True)
+
+    assert_kept(name, run, amount)
+
+
+@pytest.mark.parametrize("name", every(7, 2))
+def test_a_host_tier_beside_the_budget_changes_no_bit(name):
+    _, watched = prepare(name)
+    amount = budget_for("40% of the peak", watched)
+
+    run = run_budgeted(name, amount, policy="lru", host_limit=watched["stats"]["peak_live_bytes"])
+
+    assert_kept(name, run, amount)
+
+
+@pytest.mark.skipif(DEVICE != "cpu", reason="the oracle reads the CPU allocator's events")
+@pytest.mark.parametrize("name", every(5))
+def test_the_floor_agrees_with_an_oracle_that_knows_no_engine(name):
+    stats = run_watched(name, min_evict=1)["stats"]  # 1: nothing stays only because it is small
+
+    assert stats["floor_bytes"] == pytest.approx(run_oracle(name)["floor_bytes"], rel=0.02)
+    assert stats["peak_live_bytes"] == pytest.approx(run_oracle(name)["peak_live_bytes"], rel=0.02)
