@@ -61,8 +61,12 @@ function(spillway_tests name)
     target_link_libraries(${name}_tests PRIVATE rapidcheck)
   endif()
   # Found when ctest runs, not when the binary is built: sanitized and cross builds need not run at build time.
-  gtest_discover_tests(${name}_tests DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 TEST_PREFIX ${name}.
-    PROPERTIES LABELS "${arg_LABEL}" TIMEOUT ${SPILLWAY_TEST_TIMEOUT})
+  set(properties LABELS "${arg_LABEL}" TIMEOUT ${SPILLWAY_TEST_TIMEOUT})
+  if(arg_LABEL STREQUAL "gpu")
+    list(APPEND properties RESOURCE_LOCK card)  # one card: tests that fill it must not meet
+  endif()
+  gtest_discover_tests(${name}_tests DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 NO_PRETTY_VALUES TEST_PREFIX ${name}.
+    PROPERTIES ${properties})
 endfunction()
 
 # Takes the sources that include RapidCheck out of the list; each becomes a ctest test that says why it is skipped.
