@@ -14,10 +14,11 @@
 #include <deque>
 #include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "arena/arena.h"
 #include "device/host/host_device.h"
-#include "engine/arena.h"
 #include "pool_dice.h"
 
 namespace spillway::shadow {
@@ -30,7 +31,7 @@ struct PoisonOptions {
   Bytes limit = 384_KiB;
   Bytes slab = 0_B;
   bool hand_over = true;               // blocks pass between streams while they live
-  bool drops_orderable_waits = false;  // a broken caller
+  bool drops_orderable_waits = false;  // a broken caller; it must not decommit, or a late copy would fault
 };
 
 struct PoisonFindings {
@@ -75,7 +76,7 @@ class PoisonBench {
 
   explicit PoisonBench(const PoisonOptions& options)
       : host({.granule = 64_KiB, .poison = true}), ears(host),
-        arena(ears, {.address_space = options.limit * 4, .limit = options.limit, .granule = 64_KiB, .slab = options.slab}) {
+        arena(ears, Tier::device, pool_options(options)) {
     for (std::size_t i = 0; i < options.streams; ++i) streams.push_back(host.open_stream());
     const Bytes size = kPage * static_cast<std::int64_t>(kMarks + options.streams + 1);
     host.reserve(Tier::host, size);
@@ -117,6 +118,10 @@ class PoisonBench {
   std::atomic<std::int64_t> foreign_reads = 0;
 
  private:
+  static PoolOptions pool_options(const PoisonOptions& options) {
+    const std::int64_t room_to_remap = options.drops_orderable_waits ? 1 : 4;
+    return {.address_space = options.limit * room_to_remap, .limit = options.limit, .granule = 64_KiB, .slab = options.slab};
+  }
   static Bytes mark_page(std::uint64_t mark) { return kPage * static_cast<std::int64_t>(mark); }
   static inline const std::vector<std::uint64_t> kWords = [] {
     std::vector<std::uint64_t> words;
@@ -140,7 +145,7 @@ class PoisonDriver {
       } else {
         free_at(dice_.below(live_.size()));
       }
-      if (dice_.percent(1)) bench_.arena.trim();
+      if (dice_.percent(1) && !options_.drops_orderable_waits) bench_.arena.trim();
       throttle();
     }
     while (!live_.empty()) free_at(live_.size() - 1);

@@ -1,4 +1,4 @@
-#include "engine/arena.h"
+#include "arena/arena.h"
 
 #include <algorithm>
 
@@ -40,9 +40,10 @@ PoolOptions in_whole_granules(PoolOptions options) {
 
 }  // namespace
 
-Arena::Arena(Device& device, const PoolOptions& options) : device_(device), pool_(in_whole_granules(options)) {
+Arena::Arena(Device& device, Tier tier, const PoolOptions& options)
+    : device_(device), tier_(tier), pool_(in_whole_granules(options)) {
   SPILLWAY_ENSURE(options.granule % device.facts().granule == Bytes{}, "the pool commits in the device's granules");
-  device_.reserve(Tier::device, in_whole_granules(options).address_space);
+  device_.reserve(tier_, in_whole_granules(options).address_space);
 }
 
 std::optional<Block> Arena::try_allocate(Bytes size, StreamId on) {
@@ -75,7 +76,7 @@ std::optional<Block> Arena::take(Bytes size, StreamId on, std::vector<Tick>& wai
       grant = pool_.try_allocate(size, on);
     }
     if (!grant) return std::nullopt;
-    if (grant->commit.empty() || device_.try_commit(Tier::device, grant->commit)) {
+    if (grant->commit.empty() || device_.try_commit(tier_, grant->commit)) {
       waits.assign(grant->waits.begin(), grant->waits.end());
       return Block{grant->chunk, grant->range};
     }
@@ -102,13 +103,13 @@ std::optional<Block> Arena::take_without_growth(Bytes size, StreamId on, std::ve
 // Everything the remap takes is done. When the device does not give the memory back that it just took, the books follow:
 // the granules it took are free and done, so a trim lets go of them, and of all like them.
 bool Arena::carry_out(const Remap& remap) {
-  for (const Range range : remap.decommit) device_.decommit(Tier::device, range);
-  if (device_.try_commit(Tier::device, remap.commit)) {
+  for (const Range range : remap.decommit) device_.decommit(tier_, range);
+  if (device_.try_commit(tier_, remap.commit)) {
     pool_.apply_remap(remap);
     return true;
   }
   for (const Tick tick : remap.wait_for) pool_.note_done(tick);
-  for (const Range range : without(pool_.trim(), remap.decommit)) device_.decommit(Tier::device, range);
+  for (const Range range : without(pool_.trim(), remap.decommit)) device_.decommit(tier_, range);
   return false;
 }
 
@@ -157,7 +158,7 @@ Bytes Arena::trim() {
   }
   Bytes given;
   for (const Range range : pool_.trim()) {
-    device_.decommit(Tier::device, range);
+    device_.decommit(tier_, range);
     given += range.length();
   }
   return given;

@@ -1,12 +1,12 @@
-// The device's memory as everybody above sees it: a Pool that decides, a Device that acts, and one lock around both.
+// One tier's memory as everybody above sees it: a Pool that decides, a Device that acts, and one lock around both.
 //
 // A block may be used on its stream as soon as it is returned: the memory is there, and the waits it owed are enqueued.
 // It is given back when its last uses are *enqueued*, with a tick per stream; nobody waits for them on the host.
 //
-//   device.committed(Tier::device) == stats().reserved <= limit, whenever no call is under way
+//   device.committed(tier) == stats().reserved <= limit, whenever no call is under way
 //
 // All functions from any thread. See Note [What happens under the lock] in arena.cpp. The device must outlive the arena,
-// and nobody else may commit in its device tier.
+// and nobody else may commit in its tier.
 #pragma once
 
 #include <functional>
@@ -22,13 +22,13 @@ namespace spillway {
 
 struct Block {
   ChunkId chunk;
-  Range range;  // in the device tier; at least the size asked for
+  Range range;  // in the arena's tier; at least the size asked for
 };
 
 class Arena {
  public:
-  // Reserves the device tier. The pool's granule must be a multiple of the device's.
-  Arena(Device& device, const PoolOptions& options);
+  // Reserves the tier. The pool's granule must be a multiple of the device's.
+  Arena(Device& device, Tier tier, const PoolOptions& options);
 
   // Empty when nothing fits, even after moving free granules together; whom to evict is the caller's decision. The host
   // waits only for that move, and only when the granules to move are still in use.
@@ -66,6 +66,7 @@ class Arena {
   void note_stream(StreamId stream);
 
   Device& device_;
+  const Tier tier_;
   mutable std::mutex mutex_;  // guards what is below
   Pool pool_;
   std::uint32_t streams_ = 0;     // one more than the largest index the pool may have heard of

@@ -1,0 +1,310 @@
+#include "engine/engine.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "base/error.h"
+
+namespace spillway {
+
+namespace {
+
+// Ops of this thread that hold pins: an op inside another's rebuild counts too.
+thread_local int own_in_flight = 0;
+
+std::uint64_t bit(StreamId stream) { return std::uint64_t{1} << (stream.index & 63); }
+
+PoolOptions device_pool(const EngineOptions& options) {
+  const Bytes whole = round_down(options.budget.value_or(options.address_space), options.granule);
+  return {.address_space = options.address_space, .limit = whole, .granule = options.granule, .alignment = options.alignment};
+}
+
+}  // namespace
+
+Engine::Engine(Device& device, Owner& owner, StreamId compute, const EngineOptions& options)
+    : device_(device),
+      owner_(owner),
+      compute_(compute),
+      options_(options),
+      arena_(device, Tier::device, device_pool(options)),
+      mover_(device, {.host_limit = options.host_limit, .file_limit = options.file_limit}) {}
+
+Engine::~Engine() = default;
+
+// --- memory ---------------------------------------------------------------------------------------------------------
+
+std::optional<Block> Engine::take(Bytes size, StreamId on, Lock& lock) {
+  for (;;) {
+    if (auto block = arena_.try_allocate(size, on)) return block;
+    if (!make_room(size, lock)) return std::nullopt;
+  }
+}
+
+// The record has a block from now on.
+void Engine::settle(Record& record, const Block& block) {
+  record.block = block;
+  record.data = device_.address(Tier::device, block.range.begin);
+  record.residence = Residence::resident;
+  table_.insert(record.data, &record);
+  if (by_chunk_.size() <= block.chunk.index) by_chunk_.resize(block.chunk.index + 1, nullptr);
+  by_chunk_[block.chunk.index] = &record;
+  count(record, +1);
+}
+
+Record* Engine::try_allocate(Bytes size, StreamId on) {
+  Lock lock(mutex_);
+  const auto block = take(size, on, lock);
+  if (!block) return nullptr;
+  auto* record = new Record;
+  record->size = size;
+  record->streams = bit(on);
+  record->last_use = record->born = clock_;
+  settle(*record, *block);
+  return record;
+}
+
+void Engine::count(const Record& record, int sign) {
+  const Bytes bytes = record.block.range.length() * sign;
+  live_ += bytes;
+  peak_live_ = std::max(peak_live_, live_);
+  mark_peak_ = std::max(mark_peak_, live_);
+  if ((record.owner != nullptr || record.orphan) && !record.held && record.size >= options_.smallest) evictable_ += bytes;
+}
+
+std::vector<Tick> Engine::last_uses(const Record& record) {
+  std::vector<Tick> ticks;
+  for (std::uint32_t stream = 0; stream < 64; ++stream) {
+    if ((record.streams >> stream & 1) != 0) ticks.push_back(device_.record(StreamId{stream}));
+  }
+  // A way in that nobody waited for is a last use of its own.
+  if (record.arrival && (record.streams & bit(mover_.in_stream())) == 0) ticks.push_back(*record.arrival);
+  return ticks;
+}
+
+// The block goes back to the arena; the record keeps its identity.
+void Engine::give_back(Record& record) {
+  count(record, -1);
+  table_.erase(record.data);
+  by_chunk_[record.block.chunk.index] = nullptr;
+  record.data = nullptr;
+  record.arrival.reset();
+  record.arrived_on = 0;
+}
+
+void Engine::forget_copy(Record& record) {
+  if (!record.copy) return;
+  mover_.forget(*record.copy);
+  record.copy.reset();
+}
+
+void Engine::free(void* data) {
+  const Lock lock(mutex_);
+  Record* record = table_.find(data);
+  SPILLWAY_ENSURE(record != nullptr, "freed memory that is not ours");
+  if (record->dependents > 0) {
+    count(*record, -1);
+    if (record->owner != nullptr) owner_.disown(*record);
+    record->orphan = true;
+    record->held = false;
+    count(*record, +1);
+    return;
+  }
+  const Block block = record->block;
+  const auto uses = last_uses(*record);
+  give_back(*record);
+  if (record->owner != nullptr) owner_.disown(*record);
+  arena_.free(block, uses);
+  forget_copy(*record);
+  bury(record);
+  changed_.notify_all();
+}
+
+void Engine::died(Record* record) {
+  const Lock lock(mutex_);
+  owner_.disown(*record);
+  if (record->residence == Residence::dropped) {
+    if (record->dependents > 0) inherit_leaves(*record);
+    undrop(*record);
+  } else if (record->dependents > 0) {
+    record->orphan = true;
+    return;
+  } else {
+    away_.erase(record);
+    forget_copy(*record);
+  }
+  bury(record);
+}
+
+// --- ops ------------------------------------------------------------------------------------------------------------
+
+void Engine::adopt(Record* record, void* owner) {
+  count(*record, -1);
+  if (record->owner != nullptr) owner_.disown(*record);
+  record->owner = owner;
+  count(*record, +1);
+}
+
+void Engine::hold_for_life(Record* record) {
+  if (record->held) return;
+  count(*record, -1);
+  record->held = true;
+  count(*record, +1);
+}
+
+std::optional<Shortage> Engine::acquire(std::span<const Use> uses, StreamId on, Lock& lock) {
+  ++in_flight_;
+  ++own_in_flight;
+  const auto let_go = [&] {
+    for (const Use& use : uses) --use.record->pins;
+  };
+  for (;;) {
+    for (const Use& use : uses) ++use.record->pins;
+    Record* missing = nullptr;
+    try {
+      for (const Use& use : uses) {
+        if (use.write && use.record->dependents > 0) before_write(use.record, lock);
+        if (use.record->residence != Residence::resident && !bring_home(use.record, lock)) {
+          missing = use.record;
+          break;
+        }
+      }
+    } catch (...) {
+      let_go();
+      --in_flight_;
+      --own_in_flight;
+      throw;
+    }
+    if (missing == nullptr) break;
+    const Shortage why = shortage(missing->size);
+    let_go();
+    if (wait_for_others(lock)) continue;
+    --in_flight_;
+    --own_in_flight;
+    return why;
+  }
+  ++clock_;
+  ++stats_.ops;
+  std::vector<Tick> waits;
+  for (const Use& use : uses) {
+    Record& record = *use.record;
+    record.last_use = clock_;
+    record.streams |= bit(on);
+    if (record.arrival && (record.arrived_on & bit(on)) == 0) {
+      record.arrived_on |= bit(on);
+      waits.push_back(*record.arrival);
+    }
+    if (use.write) {
+      forget_copy(record);
+      ++record.epoch;
+    }
+  }
+  if (!waits.empty()) {
+    lock.unlock();
+    const Nanos begin = device_.now();
+    for (const Tick tick : waits) device_.wait(on, tick);
+    const Nanos end = device_.now();
+    lock.lock();
+    stats_.stalls.fetch += end - begin;
+  }
+  return std::nullopt;
+}
+
+// An orphan nobody needs any more.
+void Engine::dispose(Record* orphan) {
+  if (orphan->residence == Residence::resident) {
+    const Block block = orphan->block;
+    const auto uses = last_uses(*orphan);
+    give_back(*orphan);
+    arena_.free(block, uses);
+  }
+  away_.erase(orphan);
+  forget_copy(*orphan);
+  bury(orphan);
+}
+
+void Engine::unpin(Record* record) {
+  if (--record->pins == 0 && record->orphan && record->dependents == 0) dispose(record);
+}
+
+void Engine::release(std::span<const Use> uses) {
+  for (const Use& use : uses) unpin(use.record);
+  --in_flight_;
+  --own_in_flight;
+  if (waiting_ > 0) changed_.notify_all();
+}
+
+void Engine::note_outside_write(Record* record, Lock& lock) {
+  if (record->dependents > 0) before_write(record, lock);
+  forget_copy(*record);
+  ++record->epoch;
+  clear_recipes(record);
+}
+
+void Engine::note_op(Bytes inputs, Bytes live_before) {
+  const Bytes transient = mark_peak_ - live_before;
+  const Bytes cannot_leave = live_ - evictable_;
+  stats_.floor = std::max(stats_.floor, cannot_leave + inputs + std::max(transient, 0_B));
+}
+
+// Other threads' ops may let go of what they pin: worth waiting for, unless all of them wait as well.
+bool Engine::wait_for_others(Lock& lock) {
+  const int own = own_in_flight;
+  if (in_flight_ - own - waiting_ <= 0) return false;
+  waiting_ += own;
+  const Nanos begin = device_.now();
+  changed_.wait_for(lock, std::chrono::milliseconds(20));
+  stats_.stalls.room += device_.now() - begin;
+  waiting_ -= own;
+  return true;
+}
+
+Shortage Engine::shortage(Bytes asked) const {
+  Shortage why{.asked = asked, .budget = arena_.limit(), .pinned = {}, .held = {}, .anonymous = {}, .small = {}, .evictable = {}};
+  table_.for_each([&](const Record* record) {
+    const Bytes bytes = record->block.range.length();
+    if (record->pins > 0) why.pinned += bytes;
+    else if (record->owner == nullptr && !record->orphan) why.anonymous += bytes;
+    else if (record->held) why.held += bytes;
+    else if (record->size < options_.smallest) why.small += bytes;
+    else why.evictable += bytes;
+  });
+  return why;
+}
+
+// --- control --------------------------------------------------------------------------------------------------------
+
+void Engine::end_step() {
+  const Lock lock(mutex_);
+  ++stats_.steps;
+  ++step_;
+  // Recipes older than the last step would chain back to the first batch: nobody rebuilds that far.
+  table_.for_each([&](Record* record) {
+    if (!record->recipes.empty() && record->recipes.front()->step + 1 < step_ && record->dependents == 0) clear_recipes(record);
+  });
+}
+
+void Engine::set_budget(Bytes budget) {
+  Lock lock(mutex_);
+  options_.budget = budget;
+  arena_.set_limit(round_down(budget, options_.granule));
+  while (arena_.stats().reserved > arena_.limit()) {
+    arena_.trim();
+    if (arena_.stats().reserved <= arena_.limit()) break;
+    if (!make_room(arena_.stats().reserved - arena_.limit(), lock)) break;
+  }
+}
+
+EngineStats Engine::stats() const {
+  const Lock lock(mutex_);
+  EngineStats stats = stats_;
+  const PoolStats arena = arena_.stats();
+  stats.budget = options_.budget.value_or(0_B);
+  stats.reserved = arena.reserved;
+  stats.peak_reserved = arena.peak_reserved;
+  stats.live = live_;
+  stats.peak_live = peak_live_;
+  if (options_.budget && arena.peak_reserved > *options_.budget) ++stats.violations;
+  return stats;
+}
+
+}  // namespace spillway

@@ -1,0 +1,200 @@
+// One training process under a byte budget: which storages are on the device, who must leave, who comes back.
+//
+// The adapter tells of memory asked for and given back, of ops about to run and done; the engine keeps
+//
+//   bytes taken from the device (fragmentation and copies under way included)  <=  budget,  at every instant
+//
+// and makes every argument resident before its op reads. One lock guards the books; it is never held during a copy, a
+// wait or a kernel. Tensors and storages are reached only through Owner, which is asked to promote a storage without
+// the lock held (Note [Promote outside the lock]).
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "arena/arena.h"
+#include "device/device.h"
+#include "engine/policy.h"
+#include "engine/recipe.h"
+#include "engine/record.h"
+#include "engine/record_table.h"
+#include "swap/mover.h"
+
+namespace spillway {
+
+// Note [Promote outside the lock]
+// A storage may die on another thread at any time, and taking or dropping a reference to it may need the interpreter's
+// lock. So an eviction picks its victim under the engine's lock, lets go of it, promotes the storage, takes the lock
+// again and looks whether the victim still qualifies.
+class Owner {
+ public:
+  virtual ~Owner() = default;
+  // With the lock: a token that outlives the storage; null when there is none. Consumed by `hold`.
+  [[nodiscard]] virtual void* weak(Record& record) = 0;
+  // Without the lock: keeps the storage alive; null when it died.
+  [[nodiscard]] virtual void* hold(void* weak) = 0;
+  virtual void unhold(void* held) = 0;
+  // With the lock, the storage held: false when it no longer holds this block (its memory was replaced behind our back)
+  // or somebody outside refers to its address now.
+  [[nodiscard]] virtual bool may_detach(Record& record) = 0;
+  virtual void detach(Record& record) = 0;
+  virtual void attach(Record& record) = 0;
+  // With the lock: the record forgets its storage.
+  virtual void disown(Record& record) = 0;
+  // Without the lock, on the thread that needs the bytes: runs the recipes of a dropped record and hands the result
+  // back through Engine::finish_rebuild. May throw what the operator throws.
+  virtual void rebuild(Record& record) = 0;
+};
+
+enum class Leave : std::uint8_t { move, replay, cheaper };
+
+struct EngineOptions {
+  std::optional<Bytes> budget;  // empty: watch only
+  Bytes address_space;
+  Bytes granule = 2_MiB;
+  Bytes alignment = 512_B;
+  Bytes smallest = 4_KiB;       // storages below this stay
+  Bytes host_limit, file_limit;
+  ReactivePolicy policy = ReactivePolicy::dtr;
+  Leave leave = Leave::cheaper;
+  double move_nanos_per_byte = 1.0;  // out and back, for the choice between move and replay
+  bool poison = false;          // overwrite what has left
+};
+
+struct Use {
+  Record* record = nullptr;
+  bool write = false;
+};
+
+struct StallTimes { Nanos fetch, room, host_room, file; };
+
+struct EngineStats {
+  Bytes budget, reserved, peak_reserved, live, peak_live, floor;
+  std::int64_t ops = 0, steps = 0, evictions = 0, recomputed_ops = 0;
+  Bytes moved_out, moved_in, dropped, left_clean;
+  Nanos recompute;
+  StallTimes stalls;
+  std::int64_t violations = 0;
+};
+
+// Why an allocation could not be served, in bytes.
+struct Shortage {
+  Bytes asked, budget, pinned, held, anonymous, small, evictable;
+};
+
+class Engine {
+ public:
+  using Lock = std::unique_lock<std::mutex>;
+
+  Engine(Device& device, Owner& owner, StreamId compute, const EngineOptions& options);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  [[nodiscard]] Lock lock() const { return Lock(mutex_); }
+
+  // --- memory: these take the lock themselves -----------------------------------------------------------------------
+  // Null when nothing more can leave.
+  [[nodiscard]] Record* try_allocate(Bytes size, StreamId on);
+  // The memory at this address is no longer needed.
+  void free(void* data);
+  // An evicted storage died.
+  void died(Record* record);
+
+  // --- ops: with the lock -------------------------------------------------------------------------------------------
+  [[nodiscard]] Record* find(const void* data) const { return table_.find(data); }
+  // Pins what the op uses and brings it home; lets go of the lock while it waits. Empty on success, otherwise nothing is
+  // pinned and the op must not run. What the op writes gets a new epoch here, before the op runs.
+  [[nodiscard]] std::optional<Shortage> acquire(std::span<const Use> uses, StreamId on, Lock& lock);
+  void release(std::span<const Use> uses);
+  void unpin(Record* record);
+  // The record is this storage's memory from now on.
+  void adopt(Record* record, void* owner);
+  // Its address left our sight.
+  void hold_for_life(Record* record);
+  // Its bytes may have been changed outside any op.
+  void note_outside_write(Record* record, Lock& lock);
+  // Starts the count of what one op allocates; `note_op` ends it and raises the floor.
+  [[nodiscard]] std::uint64_t begin_op() { mark_peak_ = live_; return clock_; }
+  void note_op(Bytes inputs, Bytes live_before);
+
+  // --- recipes: with the lock ---------------------------------------------------------------------------------------
+  void set_recipe(Record* record, Recipe* recipe);
+  void append_recipe(Record* record, Recipe* recipe);
+  void clear_recipes(Record* record);
+  // The bytes of `made`, a temporary, become those of the record that is being rebuilt.
+  void finish_rebuild(Record* record, Record* made);
+  void note_replay(Nanos took);
+  // Recipes nobody needs any more: the caller destroys them without the lock.
+  [[nodiscard]] std::vector<Recipe*> take_dying() { return std::exchange(dying_, {}); }
+  [[nodiscard]] std::uint64_t step() const { return step_; }
+
+  // --- control: these take the lock themselves ----------------------------------------------------------------------
+  void end_step();
+  void set_budget(Bytes budget);
+  void evict_all(Leave leave);
+  // False: not everything fits; what could come home is home.
+  [[nodiscard]] bool bring_all_home();
+
+  [[nodiscard]] EngineStats stats() const;
+  [[nodiscard]] Shortage shortage(Bytes asked) const;  // with the lock
+  [[nodiscard]] Bytes live() const { return live_; }   // with the lock
+  [[nodiscard]] const EngineOptions& options() const { return options_; }
+  [[nodiscard]] StreamId compute() const { return compute_; }
+
+ private:
+  [[nodiscard]] std::optional<Block> take(Bytes size, StreamId on, Lock& lock);
+  [[nodiscard]] bool make_room(Bytes size, Lock& lock);
+  [[nodiscard]] std::vector<Record*> pick_victims(Bytes size) const;
+  [[nodiscard]] bool evict(Record* victim, Leave leave, Lock& lock);
+  [[nodiscard]] bool let_go(Record& record, Leave leave);
+  [[nodiscard]] bool move_out(Record& record);
+  [[nodiscard]] bool may_leave(const Record& record) const;
+  [[nodiscard]] bool may_drop(const Record& record) const;
+  [[nodiscard]] bool available(const Ingredient& ingredient, int depth) const;
+  [[nodiscard]] bool bring_home(Record* record, Lock& lock);
+  [[nodiscard]] bool fetch(Record* record, Lock& lock);
+  void rebuild(Record* record, Lock& lock);
+  void settle(Record& record, const Block& block);
+  void before_write(Record* record, Lock& lock);
+  void undrop(Record& record);
+  void forget_copy(Record& record);
+  void give_back(Record& record);
+  void collect_leaves(const Record& record, std::vector<Record*>& leaves) const;
+  void inherit_leaves(Record& dead);
+  void dispose(Record* orphan);
+  void bury(Record* record);
+  void unref(Record* record);
+  void release_recipes(Record& record);
+  void count(const Record& record, int sign);
+  [[nodiscard]] Nanos rebuild_time(const Record& record, int depth) const;
+  [[nodiscard]] double comeback_nanos(const Record& record) const;
+  [[nodiscard]] bool wait_for_others(Lock& lock);
+  [[nodiscard]] std::vector<Tick> last_uses(const Record& record);
+
+  Device& device_;
+  Owner& owner_;
+  const StreamId compute_;
+  EngineOptions options_;
+  Arena arena_;
+  Mover mover_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  RecordTable table_;
+  std::vector<Record*> by_chunk_;
+  std::unordered_set<Record*> dropped_, away_;
+  std::vector<Recipe*> dying_;
+  std::uint64_t clock_ = 0, step_ = 0;
+  int in_flight_ = 0, waiting_ = 0;
+  Bytes live_, peak_live_, mark_peak_, evictable_;
+  EngineStats stats_;
+};
+
+}  // namespace spillway

@@ -1,0 +1,181 @@
+// Leaving and coming back: victims, moves, fetches.
+#include <algorithm>
+#include <limits>
+
+#include "base/error.h"
+#include "engine/engine.h"
+
+namespace spillway {
+
+bool Engine::may_leave(const Record& record) const {
+  return record.residence == Residence::resident && record.pins == 0 && !record.held &&
+         record.size >= options_.smallest && record.unwilling != clock_ + 1 &&
+         (record.owner != nullptr || record.orphan);
+}
+
+// What it costs to have the bytes back: nothing to write if a copy is still good, half of a move then.
+double Engine::comeback_nanos(const Record& record) const {
+  const double move = static_cast<double>(record.size.count) * options_.move_nanos_per_byte * (record.copy ? 0.5 : 1.0);
+  if (options_.leave == Leave::move || record.copy || !may_drop(record)) return move;
+  return std::min(move, static_cast<double>(rebuild_time(record, 0).count));
+}
+
+std::vector<Record*> Engine::pick_victims(Bytes size) const {
+  const auto cost = [&](ChunkId chunk) {
+    const Record* record = chunk.index < by_chunk_.size() ? by_chunk_[chunk.index] : nullptr;
+    if (record == nullptr || !may_leave(*record)) return std::numeric_limits<double>::infinity();
+    return eviction_score(options_.policy, {.staleness = clock_ - record->last_use + 1, .nanos = comeback_nanos(*record)});
+  };
+  std::vector<Record*> victims;
+  if (const auto window = arena_.find_window(size, cost)) {
+    for (const ChunkId chunk : window->evict) victims.push_back(by_chunk_[chunk.index]);
+  }
+  if (!victims.empty()) return victims;
+  // No window: whoever is cheapest goes, so that whole granules come free and can be put side by side.
+  Record* cheapest = nullptr;
+  double best = std::numeric_limits<double>::infinity();
+  table_.for_each([&](Record* record) {
+    if (!may_leave(*record)) return;
+    const double score = cost(record->block.chunk) / static_cast<double>(record->size.count);
+    if (score < best || (score == best && record->data < cheapest->data)) std::tie(best, cheapest) = std::pair(score, record);
+  });
+  if (cheapest != nullptr) victims.push_back(cheapest);
+  return victims;
+}
+
+bool Engine::make_room(Bytes size, Lock& lock) {
+  bool progress = false;
+  std::vector<Record*> victims = pick_victims(size);
+  for (Record* victim : victims) ++victim->refs;
+  for (Record* victim : victims) {
+    if (!may_leave(*victim)) continue;
+    if (!evict(victim, options_.leave, lock)) victim->unwilling = clock_ + 1;
+    progress = true;  // it left, or will not be asked again for this op
+  }
+  for (Record* victim : victims) unref(victim);
+  return progress || wait_for_others(lock);
+}
+
+// See Note [Promote outside the lock].
+bool Engine::evict(Record* victim, Leave leave, Lock& lock) {
+  if (victim->orphan) return let_go(*victim, leave);
+  void* weak = owner_.weak(*victim);
+  lock.unlock();
+  void* held = owner_.hold(weak);
+  lock.lock();
+  bool left = held == nullptr;  // it died meanwhile: its memory is free or about to be
+  if (held != nullptr && may_leave(*victim)) left = owner_.may_detach(*victim) && let_go(*victim, leave);
+  if (held != nullptr) {
+    lock.unlock();
+    owner_.unhold(held);
+    lock.lock();
+  }
+  return left;
+}
+
+bool Engine::move_out(Record& record) {
+  if (record.copy) {
+    stats_.left_clean += record.size;
+    return true;
+  }
+  const auto uses = last_uses(record);
+  record.copy = mover_.try_move_out(record.block.range.begin, record.size, uses);
+  if (!record.copy) return false;
+  stats_.moved_out += record.size;
+  return true;
+}
+
+bool Engine::let_go(Record& record, Leave leave) {
+  const bool droppable = leave != Leave::move && !record.copy && may_drop(record);
+  const double move = static_cast<double>(record.size.count) * options_.move_nanos_per_byte;
+  bool drop = droppable && (leave == Leave::replay || static_cast<double>(rebuild_time(record, 0).count) < move);
+  if (!drop && !move_out(record)) {
+    if (!droppable && !may_drop(record)) return false;
+    drop = true;
+  }
+  auto uses = last_uses(record);
+  if (!drop && record.copy->written.value > 0) uses.push_back(record.copy->written);
+  const Block block = record.block;
+  if (!record.orphan) owner_.detach(record);
+  give_back(record);
+  record.streams = 0;
+  arena_.free(block, uses);
+  ++stats_.evictions;
+  if (drop) {
+    record.residence = Residence::dropped;
+    stats_.dropped += record.size;
+    collect_leaves(record, record.leaves);
+    for (Record* leaf : record.leaves) ++leaf->dependents;
+    dropped_.insert(&record);
+  } else {
+    record.residence = Residence::away;
+    away_.insert(&record);
+  }
+  return true;
+}
+
+bool Engine::bring_home(Record* record, Lock& lock) {
+  while (record->residence == Residence::arriving) changed_.wait(lock);
+  if (record->residence == Residence::resident) return true;
+  if (record->residence == Residence::away) return fetch(record, lock);
+  SPILLWAY_ENSURE(record->residence == Residence::dropped, "a dead storage was asked for");
+  rebuild(record, lock);
+  return true;
+}
+
+bool Engine::fetch(Record* record, Lock& lock) {
+  record->residence = Residence::arriving;
+  const auto block = take(record->size, mover_.in_stream(), lock);
+  if (!block) {
+    record->residence = Residence::away;
+    changed_.notify_all();
+    return false;
+  }
+  record->arrival = mover_.move_in(*record->copy, block->range.begin, record->size);
+  record->streams = 0;
+  stats_.moved_in += record->size;
+  away_.erase(record);
+  settle(*record, *block);
+  if (!record->orphan) owner_.attach(*record);
+  changed_.notify_all();
+  return true;
+}
+
+void Engine::evict_all(Leave leave) {
+  Lock lock(mutex_);
+  std::vector<Record*> all;
+  table_.for_each([&](Record* record) {
+    if (may_leave(*record)) all.push_back(record);
+  });
+  std::ranges::sort(all, {}, [](const Record* record) { return record->data; });
+  for (Record* record : all) ++record->refs;
+  for (Record* record : all) {
+    if (may_leave(*record)) (void)evict(record, leave, lock);
+  }
+  for (Record* record : all) unref(record);
+}
+
+bool Engine::bring_all_home() {
+  Lock lock(mutex_);
+  std::vector<Record*> out(dropped_.begin(), dropped_.end());
+  out.insert(out.end(), away_.begin(), away_.end());
+  for (Record* record : out) ++record->refs;
+  bool all = true;
+  for (Record* record : out) {
+    if (record->residence != Residence::away && record->residence != Residence::dropped) continue;
+    ++record->pins;
+    void* weak = record->orphan ? nullptr : owner_.weak(*record);
+    lock.unlock();
+    void* held = weak == nullptr ? nullptr : owner_.hold(weak);
+    lock.lock();
+    if (held != nullptr && !bring_home(record, lock)) all = false;
+    --record->pins;
+    lock.unlock();
+    if (held != nullptr) owner_.unhold(held);
+    lock.lock();
+  }
+  for (Record* record : out) unref(record);
+  return all;
+}
+
+}  // namespace spillway

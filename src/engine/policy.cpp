@@ -1,0 +1,23 @@
+#include "engine/policy.h"
+
+namespace spillway {
+
+std::optional<ReactivePolicy> find_policy(std::string_view name) {
+  if (name == "lru") return ReactivePolicy::lru;
+  if (name == "dtr") return ReactivePolicy::dtr;
+  return std::nullopt;
+}
+
+std::string_view name_of(ReactivePolicy policy) {
+  return policy == ReactivePolicy::lru ? "lru" : "dtr";
+}
+
+double eviction_score(ReactivePolicy policy, const Candidate& candidate) {
+  const auto staleness = static_cast<double>(candidate.staleness);
+  // Steep, so that a window's score is near that of its most recently used member: recency decides, not the count.
+  if (policy == ReactivePolicy::lru) return 1.0 / (staleness * staleness);
+  // DTR divides by the size too; every window compared here frees the same size.
+  return candidate.nanos / staleness;
+}
+
+}  // namespace spillway

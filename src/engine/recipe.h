@@ -1,0 +1,32 @@
+// How a storage's bytes can be made again: one operator that ran, kept as facts only.
+//
+// The engine sees the ingredients (which records, at which epoch) and the cost; the adapter's subclass knows the operator
+// and its arguments. A recipe never keeps a tensor or a storage alive; it keeps records, which are small.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/units.h"
+
+namespace spillway {
+
+struct Record;
+
+struct Ingredient {
+  Record* record = nullptr;
+  std::uint32_t epoch = 0;
+};
+
+class Recipe {
+ public:
+  virtual ~Recipe() = default;
+
+  std::vector<Ingredient> ingredients;  // what it reads, without the record it rebuilds in place
+  std::vector<Record*> outputs;         // by position among the operator's results; null once that record is gone
+  Nanos time;                           // measured when it ran
+  std::uint64_t step = 0;
+  std::uint32_t refs = 0;
+};
+
+}  // namespace spillway

@@ -1,0 +1,201 @@
+// Dropping and rebuilding: which records may be dropped, what they will be rebuilt from, when they must come back first.
+#include <algorithm>
+
+#include "base/error.h"
+#include "engine/engine.h"
+
+namespace spillway {
+
+namespace {
+
+// A rebuild may run through at most this many dead ancestors in a row: beyond that a move is the better remedy, and the
+// recursion stays shallow.
+constexpr int kDeepestChain = 12;
+
+}  // namespace
+
+void Engine::set_recipe(Record* record, Recipe* recipe) {
+  clear_recipes(record);
+  append_recipe(record, recipe);
+}
+
+void Engine::append_recipe(Record* record, Recipe* recipe) {
+  if (recipe->refs++ == 0) {
+    for (const Ingredient& ingredient : recipe->ingredients) ++ingredient.record->refs;
+  }
+  record->recipes.push_back(recipe);
+}
+
+void Engine::clear_recipes(Record* record) {
+  SPILLWAY_ENSURE(record->residence != Residence::dropped, "a dropped storage lost its recipe");
+  release_recipes(*record);
+}
+
+// Iterative: a chain of records may be as long as a step.
+void Engine::release_recipes(Record& record) {
+  std::vector<Recipe*> work;
+  const auto let_go = [&](Record& of) {
+    for (Recipe* recipe : of.recipes) {
+      std::ranges::replace(recipe->outputs, &of, nullptr);
+      if (--recipe->refs == 0) work.push_back(recipe);
+    }
+    of.recipes.clear();
+  };
+  let_go(record);
+  while (!work.empty()) {
+    Recipe* recipe = work.back();
+    work.pop_back();
+    for (const Ingredient& ingredient : recipe->ingredients) {
+      Record* source = ingredient.record;
+      if (--source->refs > 0 || source->residence != Residence::gone) continue;
+      let_go(*source);
+      delete source;
+    }
+    recipe->ingredients.clear();
+    dying_.push_back(recipe);
+  }
+}
+
+void Engine::bury(Record* record) {
+  record->residence = Residence::gone;
+  record->orphan = false;
+  if (record->refs > 0) return;
+  release_recipes(*record);
+  delete record;
+}
+
+void Engine::unref(Record* record) {
+  if (--record->refs == 0 && record->residence == Residence::gone) bury(record);
+}
+
+bool Engine::available(const Ingredient& ingredient, int depth) const {
+  const Record& source = *ingredient.record;
+  if (source.epoch != ingredient.epoch) return false;
+  if (source.residence != Residence::gone) return true;
+  if (depth >= kDeepestChain || source.recipes.empty()) return false;
+  return std::ranges::all_of(source.recipes, [&](const Recipe* recipe) {
+    return std::ranges::all_of(recipe->ingredients, [&](const Ingredient& next) { return available(next, depth + 1); });
+  });
+}
+
+bool Engine::may_drop(const Record& record) const {
+  if (record.recipes.empty()) return false;
+  return std::ranges::all_of(record.recipes, [&](const Recipe* recipe) {
+    return std::ranges::all_of(recipe->ingredients, [&](const Ingredient& ingredient) { return available(ingredient, 1); });
+  });
+}
+
+Nanos Engine::rebuild_time(const Record& record, int depth) const {
+  Nanos time;
+  if (depth > kDeepestChain) return time;
+  for (const Recipe* recipe : record.recipes) {
+    time += recipe->time;
+    for (const Ingredient& ingredient : recipe->ingredients) {
+      const Residence where = ingredient.record->residence;
+      if (where == Residence::gone || where == Residence::dropped) time += rebuild_time(*ingredient.record, depth + 1);
+    }
+  }
+  return time;
+}
+
+void Engine::collect_leaves(const Record& record, std::vector<Record*>& leaves) const {
+  for (const Recipe* recipe : record.recipes) {
+    for (const Ingredient& ingredient : recipe->ingredients) {
+      if (ingredient.record->residence == Residence::gone) {
+        collect_leaves(*ingredient.record, leaves);
+      } else {
+        leaves.push_back(ingredient.record);
+      }
+    }
+  }
+}
+
+// A dropped record died while others were to be rebuilt from it: they will be rebuilt from what it was made of.
+void Engine::inherit_leaves(Record& dead) {
+  for (Record* heir : dropped_) {
+    const auto times = std::erase(heir->leaves, &dead);
+    dead.dependents -= static_cast<std::uint32_t>(times);
+    for (std::size_t i = 0; i < times; ++i) {
+      for (Record* leaf : dead.leaves) {
+        ++leaf->dependents;
+        heir->leaves.push_back(leaf);
+      }
+    }
+  }
+}
+
+void Engine::undrop(Record& record) {
+  dropped_.erase(&record);
+  for (Record* leaf : std::exchange(record.leaves, {})) {
+    if (--leaf->dependents == 0 && leaf->orphan && leaf->pins == 0) dispose(leaf);
+  }
+}
+
+void Engine::rebuild(Record* record, Lock& lock) {
+  record->residence = Residence::arriving;
+  ++record->refs;
+  lock.unlock();
+  try {
+    owner_.rebuild(*record);
+  } catch (...) {
+    lock.lock();
+    if (record->residence == Residence::arriving) record->residence = Residence::dropped;
+    changed_.notify_all();
+    unref(record);
+    throw;
+  }
+  lock.lock();
+  changed_.notify_all();
+  SPILLWAY_ENSURE(record->residence == Residence::resident, "a rebuild left its storage without bytes");
+  unref(record);
+}
+
+void Engine::finish_rebuild(Record* record, Record* made) {
+  SPILLWAY_ENSURE(made->size == record->size, "a rebuilt storage has another size");
+  const Block block = made->block;
+  const std::uint64_t streams = made->streams;
+  give_back(*made);
+  bury(made);
+  record->streams = streams;
+  undrop(*record);
+  settle(*record, block);
+  record->last_use = clock_;
+  if (!record->orphan) owner_.attach(*record);
+}
+
+void Engine::note_replay(Nanos took) {
+  ++stats_.recomputed_ops;
+  stats_.recompute += took;
+}
+
+// Whoever was dropped and needs the bytes as they are now comes back before they change.
+void Engine::before_write(Record* record, Lock& lock) {
+  while (record->dependents > 0) {
+    const auto heir = std::ranges::find_if(dropped_, [&](const Record* dropped) {
+      return dropped->residence == Residence::dropped && std::ranges::find(dropped->leaves, record) != dropped->leaves.end();
+    });
+    if (heir == dropped_.end()) {
+      changed_.wait(lock);  // another thread is rebuilding it
+      continue;
+    }
+    Record* victim = *heir;
+    if (victim->orphan) {
+      rebuild(victim, lock);
+      continue;
+    }
+    ++victim->pins;
+    ++victim->refs;
+    void* weak = owner_.weak(*victim);
+    lock.unlock();
+    void* held = owner_.hold(weak);
+    lock.lock();
+    if (held != nullptr && victim->residence == Residence::dropped) rebuild(victim, lock);
+    --victim->pins;
+    lock.unlock();
+    if (held != nullptr) owner_.unhold(held);
+    lock.lock();
+    unref(victim);
+  }
+}
+
+}  // namespace spillway

@@ -1,0 +1,58 @@
+// What the engine knows of one storage: where its bytes are, who needs them now, and how they can come back.
+//
+// A record is made when memory is allocated and lives until nobody refers to it: longer than the memory (the storage may
+// be away) and longer than the storage (a dead storage may still be an ingredient of another's recipe).
+//
+//   bytes on the device  <=>  residence is resident
+//   may leave            <=>  resident, owned or orphaned, not pinned, not held, at least the smallest size worth it
+//
+// All fields belong to the engine's lock.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "arena/arena.h"
+#include "base/tick.h"
+#include "base/units.h"
+#include "engine/recipe.h"
+#include "swap/mover.h"
+
+namespace spillway {
+
+
+enum class Residence : std::uint8_t {
+  resident,  // on the device; a pending arrival may still be under way
+  arriving,  // a thread is bringing it home
+  away,      // bytes in a lower tier
+  dropped,   // bytes nowhere: rebuilt by its recipes
+  gone,      // the storage died and its memory is freed; kept only as an ingredient
+};
+
+struct Record {
+  Bytes size;
+  Block block;
+  std::byte* data = nullptr;
+  void* owner = nullptr;  // the adapter's storage; null: not a storage anybody showed us (workspace, temporary)
+  Residence residence = Residence::resident;
+  bool orphan = false;    // its storage died, its bytes are kept for those that are rebuilt from it
+  bool held = false;      // its address left our sight: stays for life
+  std::uint8_t kind = 0;
+  std::uint32_t pins = 0;
+  std::uint32_t refs = 0;        // recipes and running evictions that name this record
+  std::uint32_t dependents = 0;  // dropped records whose recipes need these bytes
+  std::uint32_t epoch = 0;       // raised by every write
+  std::uint64_t streams = 0;     // bit per stream that used the block since it was granted
+  std::uint64_t last_use = 0;    // the engine's op counter
+  std::uint64_t born = 0;
+  std::uint64_t unwilling = 0;   // the op counter + 1 at which its storage would not let go of it
+  std::optional<Tick> arrival;   // its way in; streams in `arrived_on` already wait for it
+  std::uint64_t arrived_on = 0;
+  std::optional<LowerCopy> copy; // its bytes in a lower tier; while resident: a clean copy
+  std::vector<Recipe*> recipes;     // every op that wrote it since its birth, in order; empty: it can only move
+  std::vector<Record*> leaves;      // while dropped: the living records it will be rebuilt from
+};
+
+}  // namespace spillway

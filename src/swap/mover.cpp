@@ -1,0 +1,62 @@
+#include "swap/mover.h"
+
+#include "base/error.h"
+
+namespace spillway {
+
+namespace {
+
+std::unique_ptr<Arena> open_tier(Device& device, Tier tier, Bytes limit) {
+  if (limit <= 0_B) return nullptr;
+  const Bytes whole = round_up(limit, device.facts().granule);
+  return std::make_unique<Arena>(device, tier,
+                                 PoolOptions{.address_space = whole * 2, .limit = whole, .granule = device.facts().granule,
+                                             .alignment = 4_KiB, .slab = 0_B});
+}
+
+}  // namespace
+
+Mover::Mover(Device& device, const MoverOptions& options)
+    : device_(device),
+      out_(device.open_stream()),
+      in_(device.open_stream()),
+      host_(open_tier(device, Tier::host, options.host_limit)),
+      file_(open_tier(device, Tier::file, options.file_limit)) {}
+
+std::optional<LowerCopy> Mover::try_place(Bytes size) {
+  for (const Tier tier : {Tier::host, Tier::file}) {
+    if (arena(tier) == nullptr) continue;
+    if (auto block = arena(tier)->try_allocate(size, out_)) return LowerCopy{.tier = tier, .block = *block, .written = {}, .last_read = {}};
+  }
+  return std::nullopt;
+}
+
+std::optional<LowerCopy> Mover::try_move_out(Bytes offset, Bytes size, std::span<const Tick> after) {
+  auto copy = try_place(size);
+  if (!copy) return std::nullopt;
+  for (const Tick tick : after) device_.wait(out_, tick);
+  device_.copy(out_, {copy->tier, copy->block.range.begin}, {Tier::device, offset}, size);
+  copy->written = device_.record(out_);
+  return copy;
+}
+
+Tick Mover::move_in(LowerCopy& copy, Bytes offset, Bytes size) {
+  device_.wait(in_, copy.written);
+  device_.copy(in_, {Tier::device, offset}, {copy.tier, copy.block.range.begin}, size);
+  copy.last_read = device_.record(in_);
+  return *copy.last_read;
+}
+
+void Mover::forget(const LowerCopy& copy) {
+  if (copy.last_read) {
+    arena(copy.tier)->free(copy.block, std::array{copy.written, *copy.last_read});
+  } else {
+    arena(copy.tier)->free(copy.block, std::array{copy.written});
+  }
+}
+
+Bytes Mover::used(Tier tier) const {
+  return arena(tier) == nullptr ? 0_B : arena(tier)->stats().live;
+}
+
+}  // namespace spillway

@@ -1,0 +1,58 @@
+// Carries bytes between the device and the tiers below it on two copy streams, one each way.
+//
+// Copies are enqueued and never waited for here: each returns the tick after which its bytes are there. Host memory is
+// used first, then the file; space in them is placed by the same stream-aware pool as the device's, so a place is
+// reused only behind the copies that still read or write it. Thread-safe as Arena and Device are.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "arena/arena.h"
+#include "base/tick.h"
+#include "base/units.h"
+#include "device/device.h"
+
+namespace spillway {
+
+struct MoverOptions {
+  Bytes host_limit;  // 0: no host tier
+  Bytes file_limit;  // 0: no file tier
+};
+
+// A storage's bytes in a lower tier.
+struct LowerCopy {
+  Tier tier = Tier::host;
+  Block block;
+  Tick written;                   // the way out
+  std::optional<Tick> last_read;  // the latest way in
+};
+
+class Mover {
+ public:
+  Mover(Device& device, const MoverOptions& options);
+
+  [[nodiscard]] StreamId out_stream() const { return out_; }
+  [[nodiscard]] StreamId in_stream() const { return in_; }
+
+  // Enqueues the way out behind `after`. Empty when no lower tier has room.
+  [[nodiscard]] std::optional<LowerCopy> try_move_out(Bytes offset, Bytes size, std::span<const Tick> after);
+
+  // Enqueues the way in; the destination was granted to in_stream(). The copy stays valid.
+  Tick move_in(LowerCopy& copy, Bytes offset, Bytes size);
+
+  // Gives the place back.
+  void forget(const LowerCopy& copy);
+
+  [[nodiscard]] Bytes used(Tier tier) const;
+
+ private:
+  Device& device_;
+  StreamId out_, in_;
+  std::unique_ptr<Arena> host_, file_;
+
+  [[nodiscard]] Arena* arena(Tier tier) const { return tier == Tier::host ? host_.get() : file_.get(); }
+  [[nodiscard]] std::optional<LowerCopy> try_place(Bytes size);
+};
+
+}  // namespace spillway

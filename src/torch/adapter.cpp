@@ -1,0 +1,97 @@
+#include "torch/adapter.h"
+
+#include <c10/util/intrusive_ptr.h>
+
+#include "base/error.h"
+#include "torch/out_of_memory.h"
+
+namespace spillway {
+
+namespace {
+
+std::atomic<Adapter*> the_adapter{nullptr};
+
+c10::StorageImpl* storage_of(const Record& record) { return static_cast<c10::StorageImpl*>(record.owner); }
+
+// Puts a DataPtr into the storage without running the old one's deleter: the block or record behind it lives on.
+void replace_quietly(c10::StorageImpl& storage, at::DataPtr&& with) {
+  (void)storage._mutable_data_ptr_no_checks().release_context();
+  storage.set_data_ptr_noswap(std::move(with));
+}
+
+}  // namespace
+
+Adapter* adapter() { return the_adapter.load(std::memory_order_acquire); }
+void install(std::unique_ptr<Adapter> made) { the_adapter.store(made.release(), std::memory_order_release); }
+
+void delete_block(void* data) {
+  if (data != nullptr) adapter()->engine().free(data);
+}
+
+void delete_sentinel(void* record) { adapter()->engine().died(static_cast<Record*>(record)); }
+
+Adapter::Adapter(std::unique_ptr<Device> device, StreamId compute, const EngineOptions& engine, AdapterOptions options)
+    : device_(std::move(device)), options_(std::move(options)), engine_(*device_, *this, compute, engine) {}
+
+Record* Adapter::resolve(c10::StorageImpl* storage) {
+  const at::DataPtr& pointer = storage->_mutable_data_ptr_no_checks();
+  const auto deleter = pointer.get_deleter();
+  if (deleter == &delete_sentinel) return static_cast<Record*>(pointer.get_context());
+  if (deleter != &delete_block || pointer.get_context() == nullptr) return nullptr;
+  Record* record = engine_.find(pointer.get_context());
+  if (record != nullptr && record->owner != storage) {
+    c10::raw::weak_intrusive_ptr::incref(storage);
+    engine_.adopt(record, storage);
+  }
+  return record;
+}
+
+at::DataPtr Adapter::allocate(std::size_t size) {
+  if (size == 0) return {nullptr, nullptr, &delete_block, options_.where};
+  const Bytes bytes{static_cast<std::int64_t>(size)};
+  Record* record = engine_.try_allocate(bytes, stream());
+  if (record == nullptr) throw_out_of_memory(*this, bytes);
+  return {record->data, record->data, &delete_block, options_.where};
+}
+
+void* Adapter::weak(Record& record) {
+  c10::raw::weak_intrusive_ptr::incref(storage_of(record));
+  return record.owner;
+}
+
+void* Adapter::hold(void* weak) {
+  auto pointer = c10::weak_intrusive_ptr<c10::StorageImpl>::reclaim(static_cast<c10::StorageImpl*>(weak));
+  return pointer.lock().release();
+}
+
+void Adapter::unhold(void* held) {
+  c10::intrusive_ptr<c10::StorageImpl>::reclaim(static_cast<c10::StorageImpl*>(held));
+}
+
+bool Adapter::may_detach(Record& record) {
+  c10::StorageImpl* storage = storage_of(record);
+  const at::DataPtr& pointer = storage->_mutable_data_ptr_no_checks();
+  if (pointer.get_deleter() != &delete_block || pointer.get_context() != record.data || pointer.get() != record.data) {
+    engine_.adopt(&record, nullptr);  // the memory moved to another storage: known again when that one is seen
+    return false;
+  }
+  // While Python holds the storage object its address may be in use; the object itself outlives its last name.
+  const auto* python = storage->pyobj_slot();
+  return python->load_pyobj() == nullptr || python->has_unique_reference();
+}
+
+void Adapter::detach(Record& record) {
+  replace_quietly(*storage_of(record), {options_.no_access, &record, &delete_sentinel, options_.where});
+}
+
+void Adapter::attach(Record& record) {
+  replace_quietly(*storage_of(record), {record.data, record.data, &delete_block, options_.where});
+}
+
+void Adapter::disown(Record& record) {
+  if (record.owner == nullptr) return;
+  c10::weak_intrusive_ptr<c10::StorageImpl>::reclaim(storage_of(record));
+  record.owner = nullptr;
+}
+
+}  // namespace spillway

@@ -1,0 +1,71 @@
+// Where torch and the engine meet: one per process, made by enable() and never destroyed, since registrations, deleters
+// and storages outlive any moment at which that would be safe.
+//
+// A storage of ours is told by its DataPtr's deleter: `delete_block` (resident: context == data == the block's address)
+// or `delete_sentinel` (evicted: context == its Record, data == reserved no-access pages). Anything else is foreign and
+// never touched.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Allocator.h>
+#include <c10/core/StorageImpl.h>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+
+#include "engine/engine.h"
+
+namespace spillway {
+
+void delete_block(void* data);
+void delete_sentinel(void* record);
+
+struct AdapterOptions {
+  c10::Device where = c10::Device(c10::kCPU);
+  std::byte* no_access = nullptr;                    // faults at any offset
+  std::function<StreamId()> current_stream;          // of the calling thread
+  bool recipes = true;                               // remember how storages were made
+};
+
+class Adapter final : public Owner {
+ public:
+  Adapter(std::unique_ptr<Device> device, StreamId compute, const EngineOptions& engine, AdapterOptions options);
+
+  [[nodiscard]] Engine& engine() { return engine_; }
+  [[nodiscard]] Device& device() { return *device_; }
+  [[nodiscard]] StreamId stream() const { return options_.current_stream(); }
+  [[nodiscard]] const AdapterOptions& options() const { return options_; }
+
+  // With the lock: the record behind a storage, adopted on first sight; null when foreign or without bytes.
+  [[nodiscard]] Record* resolve(c10::StorageImpl* storage);
+
+  // Throws torch's OutOfMemoryError when nothing can leave.
+  [[nodiscard]] at::DataPtr allocate(std::size_t size);
+
+  // Managing: new memory comes from us and ops are watched. Off after disable(); old blocks still find their way back.
+  std::atomic<bool> managing{true};
+  // Test mode: after every op everything that may leave does.
+  std::atomic<int> sweep{0};
+
+  // Owner
+  [[nodiscard]] void* weak(Record& record) override;
+  [[nodiscard]] void* hold(void* weak) override;
+  void unhold(void* held) override;
+  [[nodiscard]] bool may_detach(Record& record) override;
+  void detach(Record& record) override;
+  void attach(Record& record) override;
+  void disown(Record& record) override;
+  void rebuild(Record& record) override;
+
+ private:
+  std::unique_ptr<Device> device_;
+  AdapterOptions options_;
+  Engine engine_;
+};
+
+// The process's adapter; null before the first enable().
+[[nodiscard]] Adapter* adapter();
+void install(std::unique_ptr<Adapter> made);
+
+}  // namespace spillway

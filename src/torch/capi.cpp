@@ -1,0 +1,113 @@
+// The C entry points Python calls through ctypes: no Python headers, no dispatcher (a control op with a tensor argument
+// would be seen by every mode).
+#include "torch/capi.h"
+
+#include <c10/core/TensorImpl.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <sys/mman.h>
+
+#include <exception>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "base/error.h"
+#include "torch/adapter.h"
+#include "torch/key.h"
+#include "torch/materialize.h"
+#include "torch/region.h"
+#include "torch/registration.h"
+#include "torch/start.h"
+#include "torch/stats_json.h"
+
+namespace {
+
+using namespace spillway;
+
+thread_local std::string last_error;
+thread_local std::string last_text;
+
+// Failures become codes: 1 failed, 2 the user's input; the words are in last_error.
+template <class Act>
+int guarded(Act act) {
+  try {
+    act();
+    return 0;
+  } catch (const InputError& error) {
+    last_error = error.what();
+    return 2;
+  } catch (const std::exception& error) {
+    last_error = error.what();
+    return 1;
+  }
+}
+
+Adapter& on() {
+  Adapter* found = adapter();
+  if (found == nullptr) throw InputError("spillway is not enabled in this process: call spillway.enable(budget=...) first");
+  return *found;
+}
+
+}  // namespace
+
+const char* spillway_last_error() { return last_error.c_str(); }
+
+int spillway_enable(const char* options) {
+  return guarded([&] { start(nlohmann::json::parse(options)); });
+}
+
+int spillway_disable() {
+  return guarded([] { stop(on()); });
+}
+
+int spillway_thread_on() {
+  return guarded([] { c10::impl::tls_set_dispatch_key_included(kKey, true); });
+}
+
+int spillway_thread_off() {
+  return guarded([] { c10::impl::tls_set_dispatch_key_included(kKey, false); });
+}
+
+int spillway_step() {
+  return guarded([] { on().engine().end_step(); });
+}
+
+int spillway_phase(int phase) {
+  return guarded([&] { (void)phase; });
+}
+
+int spillway_set_budget(long long bytes) {
+  return guarded([&] { on().engine().set_budget(Bytes{bytes}); });
+}
+
+const char* spillway_stats() {
+  if (guarded([] { last_text = stats_json(on()); }) != 0) return nullptr;
+  return last_text.c_str();
+}
+
+int spillway_materialize(void* tensor, int flag) {
+  return guarded([&] { materialize(on(), *static_cast<c10::TensorImpl*>(tensor), static_cast<Exposure>(flag)); });
+}
+
+int spillway_storage_materialize(void* storage, int flag) {
+  return guarded([&] { materialize(on(), *static_cast<c10::StorageImpl*>(storage), static_cast<Exposure>(flag)); });
+}
+
+int spillway_region_begin() {
+  return guarded([] { begin_region(); });
+}
+
+int spillway_region_end() {
+  return guarded([] { end_region(on().engine()); });
+}
+
+int spillway_late_ops() {
+  return guarded([] { register_late(); });
+}
+
+int spillway_evict_all() {
+  return guarded([] { on().engine().evict_all(Leave::move); });
+}
+
+int spillway_sweep(int mode) {
+  return guarded([&] { on().sweep = mode; });
+}

@@ -1,0 +1,22 @@
+// C entry points of libspillway_torch.so. Results: 0 fine, 1 failed, 2 bad input; spillway_last_error() says why, in the
+// calling thread. All may be called with or without the interpreter's lock.
+#pragma once
+
+#define SPILLWAY_API extern "C" __attribute__((visibility("default")))
+
+SPILLWAY_API const char* spillway_last_error();
+SPILLWAY_API int spillway_enable(const char* options_json);
+SPILLWAY_API int spillway_disable();
+SPILLWAY_API int spillway_thread_on();
+SPILLWAY_API int spillway_thread_off();
+SPILLWAY_API int spillway_step();
+SPILLWAY_API int spillway_phase(int phase);
+SPILLWAY_API int spillway_set_budget(long long bytes);
+SPILLWAY_API const char* spillway_stats();
+SPILLWAY_API int spillway_materialize(void* tensor_impl, int flag);
+SPILLWAY_API int spillway_storage_materialize(void* storage_impl, int flag);
+SPILLWAY_API int spillway_region_begin();
+SPILLWAY_API int spillway_region_end();
+SPILLWAY_API int spillway_late_ops();
+SPILLWAY_API int spillway_evict_all();
+SPILLWAY_API int spillway_sweep(int mode);

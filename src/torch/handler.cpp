@@ -1,0 +1,232 @@
+#include "torch/handler.h"
+
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include "torch/adapter.h"
+#include "torch/frame.h"
+#include "torch/key.h"
+#include "torch/out_of_memory.h"
+#include "torch/region.h"
+#include "torch/split.h"
+#include "torch/torch_recipe.h"
+#include "torch/walk.h"
+
+namespace spillway {
+
+namespace {
+
+using Stack = torch::jit::Stack;
+using Uses = c10::SmallVector<Use, 16>;
+
+// One operator call from its arguments to its results.
+class Call {
+ public:
+  Call(Adapter& adapter, const c10::OperatorHandle& op, const OpTraits& traits, Stack& stack)
+      : adapter_(adapter), engine_(adapter.engine()), op_(op), traits_(traits), stack_(stack) {}
+
+  template <class Kernel>
+  void run(c10::DispatchKeySet keys, Kernel kernel) {
+    enter(keys);
+    try {
+      const FrameGuard frame(op_, uses_, /*replay=*/false);
+      const c10::impl::ExcludeDispatchKeyGuard unit{c10::DispatchKeySet(kKey)};
+      kernel();
+    } catch (...) {
+      const auto lock = engine_.lock();
+      abandon_writes();
+      engine_.release(uses_);
+      throw;
+    }
+    leave();
+  }
+
+ private:
+  void enter(c10::DispatchKeySet keys) {
+    auto lock = engine_.lock();
+    find_uses();
+    if (wants_recipe()) recipe_ = try_record(adapter_, op_, traits_, keys, stack_);
+    if (recipe_) note_epochs();
+    const auto why = engine_.acquire(std::span<const Use>(uses_.data(), uses_.size()), adapter_.stream(), lock);
+    if (why) {
+      lock.unlock();
+      const FrameGuard frame(op_, uses_, /*replay=*/false);
+      throw_out_of_memory(adapter_, *why);
+    }
+    clock_ = engine_.begin_op();
+    live_before_ = engine_.live();
+    if (recipe_) begin_ = adapter_.device().now();
+  }
+
+  void find_uses() {
+    const std::size_t base = stack_.size() - traits_.arguments;
+    for (const TensorArgument& argument : traits_.tensors) {
+      storages_.clear();
+      add_storages(stack_[base + argument.position], storages_);
+      for (c10::StorageImpl* storage : storages_) {
+        if (Record* record = adapter_.resolve(storage)) uses_.push_back({record, argument.write});
+      }
+    }
+  }
+
+  [[nodiscard]] bool wants_recipe() const {
+    if (!adapter_.options().recipes || traits_.replay == Replay::never) return false;
+    // In place: only a storage whose making is known can take one more line.
+    return traits_.replay == Replay::fresh || (!uses_.empty() && uses_[0].write && !uses_[0].record->recipes.empty());
+  }
+
+  // The epochs the op reads: before its own writes raise them.
+  void note_epochs() {
+    Record* self = recipe_->in_place ? uses_[0].record : nullptr;
+    for (const TensorSlot& slot : recipe_->tensors) {
+      Record* record = slot.facts.record;
+      if (record != nullptr && record != self) recipe_->ingredients.push_back({record, record->epoch});
+    }
+  }
+
+  // A failed op may have written half: what it wrote can no longer be rebuilt.
+  void abandon_writes() {
+    for (const Use& use : uses_) {
+      if (use.write) engine_.clear_recipes(use.record);
+    }
+  }
+
+  void leave() {
+    std::vector<Recipe*> dying;
+    {
+      const auto lock = engine_.lock();
+      engine_.note_op(input_bytes(), live_before_);
+      find_outputs();
+      keep_recipe();
+      hold_what_leaves_sight();
+      engine_.release(uses_);
+      dying = engine_.take_dying();
+    }
+    for (Recipe* recipe : dying) delete recipe;
+    if (const int mode = adapter_.sweep.load(std::memory_order_relaxed); mode != 0) [[unlikely]] {
+      engine_.evict_all(mode == 1 ? Leave::move : Leave::replay);
+    }
+  }
+
+  [[nodiscard]] Bytes input_bytes() const {
+    Bytes sum;
+    for (std::size_t i = 0; i < uses_.size(); ++i) {
+      const Record* record = uses_[i].record;
+      bool seen = record->held || record->size < engine_.options().smallest;  // counted as what cannot leave
+      for (std::size_t j = 0; j < i && !seen; ++j) seen = uses_[j].record == record;
+      if (!seen) sum += record->block.range.length();
+    }
+    return sum;
+  }
+
+  void find_outputs() {
+    for (const c10::IValue& value : results()) {
+      storages_.clear();
+      add_storages(value, storages_);
+      for (c10::StorageImpl* storage : storages_) (void)adapter_.resolve(storage);
+    }
+  }
+
+  [[nodiscard]] c10::ArrayRef<c10::IValue> results() const {
+    const std::size_t count = op_.schema().returns().size();
+    return c10::ArrayRef<c10::IValue>(stack_).slice(stack_.size() - count);
+  }
+
+  void keep_recipe() {
+    const bool in_place = recipe_ && recipe_->in_place;
+    for (const Use& use : uses_) {
+      if (use.write && !(in_place && use.record == uses_[0].record)) engine_.clear_recipes(use.record);
+    }
+    if (!recipe_) return;
+    recipe_->time = adapter_.device().now() - begin_;
+    recipe_->step = engine_.step();
+    if (in_place) {
+      recipe_->outputs = {uses_[0].record};
+      engine_.append_recipe(uses_[0].record, recipe_.release());
+      return;
+    }
+    set_outputs();
+  }
+
+  // Records born in this op: outputs that are nobody's view and large enough to leave.
+  void set_outputs() {
+    std::vector<Record*> born;
+    const auto look = [&](const at::Tensor& tensor) {
+      Record* record = tensor.defined() && is_plain(tensor) ? adapter_.resolve(tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl()) : nullptr;
+      const bool fresh = record != nullptr && record->size >= engine_.options().smallest && record->born >= clock_;
+      recipe_->outputs.push_back(fresh && std::find(born.begin(), born.end(), record) == born.end() ? record : nullptr);
+      if (recipe_->outputs.back() != nullptr) born.push_back(record);
+    };
+    for (const c10::IValue& value : results()) {
+      if (value.isTensor()) look(value.toTensor());
+      else if (value.isTensorList()) for (const at::Tensor& tensor : value.toTensorList()) look(tensor);
+    }
+    if (born.empty()) return;
+    Recipe* recipe = recipe_.release();
+    for (Record* record : born) engine_.set_recipe(record, recipe);
+  }
+
+  void hold_what_leaves_sight() {
+    if (!traits_.keeps_arguments && !in_region()) return;
+    for (const Use& use : uses_) {
+      if (traits_.keeps_arguments) engine_.hold_for_life(use.record);
+      pin_in_region(use.record);
+    }
+  }
+
+  Adapter& adapter_;
+  Engine& engine_;
+  const c10::OperatorHandle& op_;
+  const OpTraits& traits_;
+  Stack& stack_;
+  Uses uses_;
+  Storages storages_;
+  std::unique_ptr<TorchRecipe> recipe_;
+  std::uint64_t clock_ = 0;
+  Bytes live_before_;
+  Nanos begin_;
+};
+
+Adapter* watching() {
+  Adapter* found = adapter();
+  return found != nullptr && found->managing.load(std::memory_order_relaxed) ? found : nullptr;
+}
+
+void handle(const OpTraits& traits, const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
+  const c10::DispatchKeySet below = keys & kBelowKey;
+  Adapter* adapter = watching();
+  if (adapter == nullptr) {
+    op.redispatchBoxed(below, stack);
+    return;
+  }
+  const auto once = [&](Stack& arguments) {
+    Call(*adapter, op, traits, arguments).run(below, [&] { op.redispatchBoxed(below, &arguments); });
+  };
+  if (traits.splits && run_in_pieces(*adapter, op, *stack, once)) return;
+  once(*stack);
+}
+
+}  // namespace
+
+void OpEntry::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) { handle(traits_, op, keys, stack); }
+
+void UnitEntry::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
+  Adapter* adapter = watching();
+  const bool inside = c10::impl::tls_is_dispatch_key_excluded(kKey) || !c10::impl::tls_is_dispatch_key_included(kKey);
+  if (adapter == nullptr || inside) {
+    kernel_.callBoxed(op, keys, stack);
+    return;
+  }
+  Call(*adapter, op, traits_, *stack).run(keys, [&] { kernel_.callBoxed(op, keys, stack); });
+}
+
+void handle_any(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
+  if (watching() == nullptr || !op.hasSchema()) {
+    op.redispatchBoxed(keys & kBelowKey, stack);
+    return;
+  }
+  OpTraits traits = traits_of(op);
+  traits.replay = Replay::never;
+  handle(traits, op, keys, stack);
+}
+
+}  // namespace spillway

@@ -1,0 +1,109 @@
+#include "torch/op_traits.h"
+
+#include <ATen/core/enum_tag.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+namespace spillway {
+
+namespace {
+
+using std::string_view;
+
+// Note [Hidden writes]
+// These write their running statistics in training without an alias annotation: positions of running_mean, running_var.
+// Checked over torch's operator database: no other operator on the CPU does; the twins of other backends by name.
+constexpr std::array kHiddenWrites = {
+    string_view("aten::native_batch_norm"), string_view("aten::cudnn_batch_norm"), string_view("aten::miopen_batch_norm"),
+    string_view("aten::batch_norm_gather_stats"), string_view("aten::batch_norm_gather_stats_with_counts"),
+    string_view("aten::batch_norm_update_stats"),
+};
+
+// Note [Never replayed]
+// Uninitialised results; atomics whose order is not fixed; operators with state of their own. Everything else that makes
+// fresh storages from plain arguments was bit-equal on replay over torch's operator database.
+constexpr std::array kNeverReplayed = {
+    string_view("aten::empty_like"), string_view("aten::new_empty"), string_view("aten::new_empty_strided"),
+    string_view("aten::empty_permuted"), string_view("aten::empty_strided"), string_view("aten::empty"),
+    string_view("aten::_cudnn_rnn"), string_view("aten::_cudnn_init_dropout_state"), string_view("aten::_lazy_clone"),
+    string_view("aten::batch_norm_gather_stats"), string_view("aten::batch_norm_gather_stats_with_counts"),
+    string_view("aten::batch_norm_update_stats"), string_view("aten::_local_scalar_dense"),
+    string_view("aten::record_stream"), string_view("aten::_pin_memory"), string_view("aten::is_pinned"),
+};
+
+bool contains(const auto& names, string_view name) { return std::find(names.begin(), names.end(), name) != names.end(); }
+
+bool may_hold_tensors(const c10::TypePtr& type) {
+  switch (type->kind()) {
+    case c10::TypeKind::TensorType:
+    case c10::TypeKind::StorageType:
+    case c10::TypeKind::AnyType:
+      return true;
+    case c10::TypeKind::ClassType:
+      return false;
+    default:
+      return std::ranges::any_of(type->containedTypes(), may_hold_tensors);
+  }
+}
+
+bool holds_kind(const c10::TypePtr& type, c10::TypeKind kind) {
+  return type->kind() == kind || std::ranges::any_of(type->containedTypes(), [&](const auto& inner) { return holds_kind(inner, kind); });
+}
+
+bool is_plain_tensor(const c10::TypePtr& type) {
+  if (type->kind() == c10::TypeKind::TensorType) return true;
+  return type->kind() == c10::TypeKind::OptionalType && type->containedTypes()[0]->kind() == c10::TypeKind::TensorType;
+}
+
+bool writes(const c10::Argument& argument) { return argument.alias_info() != nullptr && argument.alias_info()->isWrite(); }
+
+bool in_namespace(string_view name, string_view prefix) { return name.substr(0, prefix.size()) == prefix; }
+
+Replay replay_kind(const c10::OperatorHandle& op, string_view name) {
+  const c10::FunctionSchema& schema = op.schema();
+  const bool plain = in_namespace(name, "aten::") && !contains(kNeverReplayed, name);
+  if (!plain || schema.returns().empty()) return Replay::never;
+  for (const c10::Argument& argument : schema.arguments()) {
+    if (holds_kind(argument.type(), c10::TypeKind::StorageType) || holds_kind(argument.type(), c10::TypeKind::AnyType) ||
+        holds_kind(argument.type(), c10::TypeKind::ClassType)) {
+      return Replay::never;
+    }
+  }
+  const auto written = std::ranges::count_if(schema.arguments(), writes);
+  if (written == 0) return Replay::fresh;
+  const bool first = writes(schema.arguments()[0]) && is_plain_tensor(schema.arguments()[0].type());
+  return written == 1 && first && schema.returns().size() == 1 ? Replay::in_place : Replay::never;
+}
+
+bool runs_in_pieces(string_view name) {
+  return in_namespace(name, "aten::_foreach_") || in_namespace(name, "aten::_fused_adam") || in_namespace(name, "aten::_fused_sgd") ||
+         in_namespace(name, "aten::_fused_adagrad") || name == "aten::_amp_foreach_non_finite_check_and_unscale_";
+}
+
+}  // namespace
+
+OpTraits traits_of(const c10::OperatorHandle& op) {
+  const c10::FunctionSchema& schema = op.schema();
+  const string_view name = schema.name();
+  OpTraits traits;
+  traits.arguments = static_cast<std::uint16_t>(schema.arguments().size());
+  traits.collective = in_namespace(name, "c10d::") || in_namespace(name, "_c10d_functional::");
+  const bool hidden = contains(kHiddenWrites, name);
+  for (std::uint16_t at = 0; at < traits.arguments; ++at) {
+    const c10::Argument& argument = schema.arguments()[at];
+    if (!may_hold_tensors(argument.type())) continue;
+    const bool statistics = hidden && (argument.name() == "running_mean" || argument.name() == "running_var");
+    traits.tensors.push_back({at, writes(argument) || statistics || traits.collective, statistics});
+  }
+  traits.keeps_arguments = std::ranges::any_of(schema.returns(), [](const auto& result) {
+    return holds_kind(result.type(), c10::TypeKind::ClassType);
+  });
+  traits.replay = traits.keeps_arguments ? Replay::never : replay_kind(op, name);
+  traits.random = op.hasTag(at::Tag::nondeterministic_seeded);
+  traits.splits = runs_in_pieces(name);
+  return traits;
+}
+
+}  // namespace spillway

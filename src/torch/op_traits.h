@@ -1,0 +1,36 @@
+// What is known of an operator from its schema and our tables, worked out once when it gets its entry.
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace spillway {
+
+struct TensorArgument {
+  std::uint16_t position = 0;
+  bool write = false;
+  bool hidden_write = false;  // written without the schema saying so; a replay passes None instead
+};
+
+// How a recipe may use the operator.
+enum class Replay : std::uint8_t {
+  never,     // moves instead
+  fresh,     // makes new storages from its arguments
+  in_place,  // writes its first tensor argument and nothing else
+};
+
+struct OpTraits {
+  std::uint16_t arguments = 0;
+  std::vector<TensorArgument> tensors;  // positions whose value may hold tensors or storages
+  Replay replay = Replay::never;
+  bool random = false;      // draws from a generator
+  bool splits = false;      // works through lists element by element: may run in pieces
+  bool collective = false;  // writes its tensors behind the schema's back and may finish later
+  bool keeps_arguments = false;  // returns an object that may keep its arguments inside
+};
+
+[[nodiscard]] OpTraits traits_of(const c10::OperatorHandle& op);
+
+}  // namespace spillway

@@ -1,0 +1,67 @@
+#include "torch/out_of_memory.h"
+
+#include <c10/util/Exception.h>
+
+#include <sstream>
+
+#include "base/text.h"
+#include "torch/frame.h"
+
+namespace spillway {
+
+Frame*& current_frame() {
+  thread_local Frame* frame = nullptr;
+  return frame;
+}
+
+namespace {
+
+Bytes bytes_of(std::span<const Use> uses) {
+  Bytes sum;
+  std::vector<const Record*> seen;
+  for (const Use& use : uses) {
+    if (std::find(seen.begin(), seen.end(), use.record) != seen.end()) continue;
+    seen.push_back(use.record);
+    sum += use.record->size;
+  }
+  return sum;
+}
+
+void describe_op(std::ostringstream& text, const Frame* frame) {
+  if (frame == nullptr) {
+    text << "outside any operator";
+    return;
+  }
+  text << "in " << frame->op->operator_name();
+  if (frame->replay) text << " (run again to rebuild a dropped tensor)";
+  text << ", which reads " << to_text(bytes_of(frame->uses)) << " of inputs";
+}
+
+}  // namespace
+
+void throw_out_of_memory(Adapter& adapter, const Shortage& why) {
+  const EngineStats stats = adapter.engine().stats();
+  const Bytes stay = why.pinned + why.held + why.anonymous + why.small;
+  const Bytes enough = std::max(stats.floor, round_up(stay + why.asked, adapter.engine().options().granule));
+  std::ostringstream text;
+  text << "spillway: the budget of " << to_text(why.budget) << " does not hold " << to_text(why.asked) << " more ";
+  describe_op(text, current_frame());
+  text << ". Cannot leave: " << to_text(why.pinned) << " in use by running operators, " << to_text(why.held)
+       << " whose address left torch (numpy, data_ptr, DLPack), " << to_text(why.anonymous)
+       << " of workspace and memory no operator has shown, " << to_text(why.small) << " in tensors under "
+       << to_text(adapter.engine().options().smallest) << "; " << to_text(why.evictable)
+       << " could leave but found no room below. The largest working set of one operator so far (the floor) is "
+       << to_text(stats.floor) << ". A budget of about " << to_text(enough) << " would do; a smaller batch needs less.";
+  throw c10::OutOfMemoryError(c10::SourceLocation{__func__, __FILE__, __LINE__}, text.str());
+}
+
+void throw_out_of_memory(Adapter& adapter, Bytes asked) {
+  Shortage why;
+  {
+    const auto lock = adapter.engine().lock();
+    why = adapter.engine().shortage(asked);
+  }
+  throw_out_of_memory(adapter, why);
+}
+
+}  // namespace spillway

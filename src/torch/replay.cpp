@@ -1,0 +1,206 @@
+// Rebuilding a dropped storage: its recipes are run again, in order, on tensors made from their facts.
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/detail/FunctionTraits.h>
+#include <c10/core/GradMode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include <unordered_map>
+
+#include "base/error.h"
+#include "torch/adapter.h"
+#include "torch/frame.h"
+#include "torch/key.h"
+#include "torch/out_of_memory.h"
+#include "torch/torch_recipe.h"
+
+namespace spillway {
+
+namespace {
+
+using StoragePtr = c10::intrusive_ptr<c10::StorageImpl>;
+
+at::Tensor tensor_over(const StoragePtr& storage, const TensorFacts& facts) {
+  auto impl = c10::make_intrusive<c10::TensorImpl>(c10::Storage(storage), facts.keys, facts.dtype);
+  impl->set_storage_offset(facts.offset);
+  impl->set_sizes_and_strides(facts.sizes, facts.strides);
+  if (facts.wrapped_number) impl->set_wrapped_number(true);
+  return at::Tensor(std::move(impl));
+}
+
+StoragePtr storage_over(std::byte* data, Bytes size, c10::Device device) {
+  return c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), static_cast<std::int64_t>(size.count),
+                                               at::DataPtr(data, device), nullptr, false);
+}
+
+// The generator as it was when the op first ran, and back again: the stream of later numbers must not notice.
+class GeneratorGuard {
+ public:
+  explicit GeneratorGuard(const GeneratorState* state) : before_(state == nullptr ? nullptr : state->exchange()) {}
+  ~GeneratorGuard() {
+    if (before_) (void)before_->exchange();
+  }
+  GeneratorGuard(const GeneratorGuard&) = delete;
+  GeneratorGuard& operator=(const GeneratorGuard&) = delete;
+
+ private:
+  std::unique_ptr<GeneratorState> before_;
+};
+
+// One rebuild: dead ancestors become temporaries that live as long as it runs.
+class Rebuild {
+ public:
+  explicit Rebuild(Adapter& adapter) : adapter_(adapter), engine_(adapter.engine()) {}
+
+  // Runs every recipe of the record; the storage returned owns the bytes.
+  StoragePtr make(const Record& record) {
+    StoragePtr made;
+    // A copy: the record's list may change while the lock is not held, its recipes live as long as it does.
+    const std::vector<Recipe*> recipes = record.recipes;
+    for (Recipe* recipe : recipes) made = run(static_cast<TorchRecipe&>(*recipe), record, made);
+    return made;
+  }
+
+  void finish(Record& record, const StoragePtr& made, Recipe* last) {
+    const auto lock = engine_.lock();
+    hand_over(record, made);
+    for (const auto& [position, storage] : siblings_) {
+      Record* sibling = last->outputs[position];
+      if (sibling != nullptr && sibling->residence == Residence::dropped && sibling->recipes.size() == 1) hand_over(*sibling, storage);
+    }
+  }
+
+ private:
+  void hand_over(Record& record, const StoragePtr& made) {
+    at::DataPtr& pointer = made->_mutable_data_ptr_no_checks();
+    SPILLWAY_ENSURE(pointer.get_deleter() == &delete_block, "a rebuilt storage is not made of our memory");
+    Record* temporary = engine_.find(pointer.get_context());
+    if (temporary->owner != nullptr) engine_.adopt(temporary, nullptr);
+    (void)pointer.release_context();
+    engine_.finish_rebuild(&record, temporary);
+  }
+
+  // The record an output of the recipe belongs to may be evicted, dropped or dead by now; only `wanted` is.
+  StoragePtr run(TorchRecipe& recipe, const Record& wanted, const StoragePtr& so_far) {
+    for (const TensorSlot& slot : recipe.tensors) {
+      Record* source = slot.facts.record;
+      if (source != nullptr && source != &wanted && source->residence == Residence::gone) temporary(*source);
+    }
+    c10::SmallVector<Use, 8> uses;
+    auto lock = engine_.lock();
+    for (const TensorSlot& slot : recipe.tensors) {
+      Record* source = slot.facts.record;
+      if (source == nullptr || source == &wanted || source->residence == Residence::gone) continue;
+      uses.push_back({source, false});
+    }
+    if (const auto why = engine_.acquire(uses, adapter_.stream(), lock)) {
+      lock.unlock();
+      throw_out_of_memory(adapter_, *why);
+    }
+    torch::jit::Stack stack = arguments(recipe, wanted, so_far);
+    lock.unlock();
+    StoragePtr made;
+    try {
+      made = execute(recipe, wanted, stack, uses);
+    } catch (...) {
+      stack.clear();
+      lock.lock();
+      engine_.release(uses);
+      throw;
+    }
+    stack.clear();  // without the lock: tensors die here
+    lock.lock();
+    engine_.release(uses);
+    return recipe.in_place ? so_far : made;
+  }
+
+  StoragePtr execute(TorchRecipe& recipe, const Record& wanted, torch::jit::Stack& stack, std::span<const Use> uses) {
+    const FrameGuard frame(recipe.op, uses, /*replay=*/true);
+    const c10::impl::ExcludeDispatchKeyGuard no_handler{c10::DispatchKeySet(kKey)};
+    const at::AutoDispatchBelowADInplaceOrView below;
+    const c10::AutoGradMode grad(recipe.grad_mode);
+    const GeneratorGuard generator(recipe.generator.get());
+    const Nanos begin = adapter_.device().now();
+    recipe.op.redispatchBoxed(recipe.keys, &stack);
+    const Nanos took = adapter_.device().now() - begin;
+    std::vector<Record*> outputs;
+    {
+      const auto lock = engine_.lock();
+      engine_.note_replay(took);
+      outputs = recipe.outputs;
+    }
+    return pick(outputs, wanted, stack);
+  }
+
+  StoragePtr pick(const std::vector<Record*>& outputs, const Record& wanted, const torch::jit::Stack& stack) {
+    StoragePtr made;
+    siblings_.clear();
+    std::size_t position = 0;
+    const auto look = [&](const at::Tensor& tensor) {
+      const std::size_t at = position++;
+      if (!tensor.defined() || at >= outputs.size() || outputs[at] == nullptr) return;
+      StoragePtr storage = StoragePtr::reclaim_copy(tensor.storage().unsafeGetStorageImpl());
+      if (outputs[at] == &wanted) made = std::move(storage);
+      else siblings_.emplace_back(at, std::move(storage));
+    };
+    for (const c10::IValue& value : stack) {
+      if (value.isTensor()) look(value.toTensor());
+      else if (value.isTensorList()) for (const at::Tensor& tensor : value.toTensorList()) look(tensor);
+    }
+    return made;
+  }
+
+  void temporary(Record& gone) {
+    if (temporaries_.contains(&gone)) return;
+    StoragePtr made = make(gone);
+    temporaries_.emplace(&gone, std::move(made));
+  }
+
+  at::Tensor tensor(const TensorFacts& facts, const Record& wanted, const StoragePtr& so_far) {
+    if (facts.record == &wanted) return tensor_over(so_far, facts);
+    if (facts.record != nullptr) {
+      const auto found = temporaries_.find(facts.record);
+      if (found != temporaries_.end()) return tensor_over(found->second, facts);
+      return tensor_over(storage_over(facts.record->data, facts.record->size, facts.device), facts);
+    }
+    StoragePtr storage = storage_over(nullptr, 0_B, facts.device);
+    if (facts.has_value) {
+      auto* value = const_cast<std::byte*>(facts.value.data());
+      storage = storage_over(value, Bytes{static_cast<std::int64_t>(facts.value.size())}, facts.device);
+      TensorFacts at_start = facts;
+      at_start.offset = 0;
+      return tensor_over(storage, at_start);
+    }
+    return tensor_over(storage, facts);
+  }
+
+  torch::jit::Stack arguments(const TorchRecipe& recipe, const Record& wanted, const StoragePtr& so_far) {
+    torch::jit::Stack stack(recipe.arguments.begin(), recipe.arguments.end());
+    for (c10::IValue& value : stack) {
+      if (value.isTensorList()) value = c10::IValue(c10::List<at::Tensor>());
+      else if (value.isList() && value.toListRef().size() > 0 && value.toListRef()[0].isNone()) value = c10::IValue(value.toList().copy());
+    }
+    for (const TensorSlot& slot : recipe.tensors) {
+      at::Tensor made = tensor(slot.facts, wanted, so_far);
+      c10::IValue& value = stack[static_cast<std::size_t>(slot.position)];
+      if (slot.element < 0) value = c10::IValue(std::move(made));
+      else if (value.isTensorList()) value.toTensorList().push_back(std::move(made));
+      else value.toList().set(static_cast<std::size_t>(slot.element), c10::IValue(std::move(made)));
+    }
+    return stack;
+  }
+
+  Adapter& adapter_;
+  Engine& engine_;
+  std::unordered_map<const Record*, StoragePtr> temporaries_;
+  std::vector<std::pair<std::size_t, StoragePtr>> siblings_;  // of the latest run, by position
+};
+
+}  // namespace
+
+void Adapter::rebuild(Record& record) {
+  Rebuild rebuild(*this);
+  const StoragePtr made = rebuild.make(record);
+  rebuild.finish(record, made, record.recipes.back());
+}
+
+}  // namespace spillway

@@ -1,0 +1,19 @@
+// Optimizer operators on long lists, run in pieces so that parameters, gradients and moments stream through the budget.
+//
+// Their kernels work element by element, so pieces give the same bits. Lists as long as the first one are cut, everything
+// else is shared by all pieces; results are put together again.
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <functional>
+
+#include "torch/adapter.h"
+
+namespace spillway {
+
+// False when the call fits as it is: nothing was run then.
+[[nodiscard]] bool run_in_pieces(Adapter& adapter, const c10::OperatorHandle& op, torch::jit::Stack& stack,
+                                 const std::function<void(torch::jit::Stack&)>& run);
+
+}  // namespace spillway

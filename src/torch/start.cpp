@@ -1,0 +1,102 @@
+#include "torch/start.h"
+
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <sys/mman.h>
+
+#include <mutex>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "device/host/host_device.h"
+#include "torch/cpu_allocator.h"
+#include "torch/key.h"
+#include "torch/registration.h"
+
+namespace spillway {
+
+namespace {
+
+// RAM is committed in pieces of this: small enough that a budget of a few MiB is held exactly.
+constexpr Bytes kHostGranule = 64_KiB;
+// Address space costs nothing; twice a large machine's RAM leaves room to remap.
+constexpr Bytes kHostSpace = 1024_GiB;
+// Longer than any storage: a read at any offset of an evicted one faults.
+constexpr std::size_t kNoAccess = std::size_t{1} << 42;
+
+std::optional<Bytes> bytes_option(const nlohmann::json& options, const char* key) {
+  const auto found = options.find(key);
+  if (found == options.end() || found->is_null()) return std::nullopt;
+  return Bytes{found->get<std::int64_t>()};
+}
+
+std::byte* reserve_no_access() {
+  void* pages = ::mmap(nullptr, kNoAccess, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return pages == MAP_FAILED ? nullptr : static_cast<std::byte*>(pages);
+}
+
+EngineOptions engine_options(const nlohmann::json& options) {
+  const std::string policy = options.value("policy", "dtr");
+  const auto found = find_policy(policy);
+  if (!found) throw InputError("unknown policy '" + policy + "': lru and dtr are there");
+  EngineOptions engine;
+  engine.budget = bytes_option(options, "budget_bytes");
+  engine.policy = *found;
+  engine.leave = *found == ReactivePolicy::lru ? Leave::move : Leave::cheaper;
+  engine.smallest = bytes_option(options, "min_evict_bytes").value_or(engine.smallest);
+  engine.poison = options.value("poison", false);
+  return engine;
+}
+
+std::unique_ptr<Adapter> start_on_cpu(const nlohmann::json& options) {
+  EngineOptions engine = engine_options(options);
+  engine.address_space = kHostSpace;
+  engine.granule = kHostGranule;
+  engine.alignment = 64_B;
+  engine.host_limit = bytes_option(options, "host_limit_bytes").value_or(0_B);
+  if (engine.budget && *engine.budget < engine.granule) throw InputError("a budget of " + to_text(*engine.budget) + " is below the smallest possible, " + to_text(engine.granule));
+  HostOptions host{.memory = {}, .host_memory = {}, .file_room = {}, .granule = kHostGranule, .poison = engine.poison, .file = std::nullopt};
+  if (engine.budget) {
+    const auto folder = options.find("spill_dir");
+    host.file = SpillFileOptions{.folder = folder == options.end() || folder->is_null() ? "/var/tmp" : folder->get<std::string>()};
+    engine.file_limit = 512_GiB;
+  }
+  auto device = std::make_unique<HostDevice>(host);
+  const StreamId caller = device->caller_stream();
+  AdapterOptions adapter{.where = c10::Device(c10::kCPU), .no_access = reserve_no_access(), .current_stream = [caller] { return caller; },
+                         .recipes = engine.budget.has_value() && engine.leave != Leave::move};
+  return std::make_unique<Adapter>(std::move(device), caller, engine, std::move(adapter));
+}
+
+void restart(Adapter& adapter, const nlohmann::json& options) {
+  if (adapter.managing) throw InputError("spillway is enabled already: use spillway.set_budget, or disable first");
+  if (const auto budget = bytes_option(options, "budget_bytes")) adapter.engine().set_budget(*budget);
+  adapter.managing = true;
+}
+
+}  // namespace
+
+void start(const nlohmann::json& options) {
+  static std::once_flag registered;
+  const std::string device = options.value("device", "cpu");
+  if (adapter() != nullptr) {
+    restart(*adapter(), options);
+  } else if (device == "cpu") {
+    install(start_on_cpu(options));
+    install_cpu_allocator();
+  } else {
+    throw InputError("device '" + device + "' is not there: cpu is");
+  }
+  std::call_once(registered, register_handlers);
+  c10::impl::tls_set_dispatch_key_included(kKey, true);
+}
+
+void stop(Adapter& adapter) {
+  if (!adapter.engine().bring_all_home()) {
+    throw InputError("not everything that was moved away fits into the budget at once, so spillway stays on: raise the budget or free tensors first");
+  }
+  adapter.managing = false;
+  c10::impl::tls_set_dispatch_key_included(kKey, false);
+}
+
+}  // namespace spillway

@@ -1,0 +1,37 @@
+#include "torch/stats_json.h"
+
+#include <torch/version.h>
+
+#include <nlohmann/json.hpp>
+
+namespace spillway {
+
+std::string stats_json(Adapter& adapter) {
+  const EngineStats stats = adapter.engine().stats();
+  const EngineOptions& options = adapter.engine().options();
+  const auto seconds = [](Nanos time) { return static_cast<double>(time.count) * 1e-9; };
+  nlohmann::ordered_json json;
+  json["budget_bytes"] = options.budget ? nlohmann::ordered_json(options.budget->count) : nlohmann::ordered_json(nullptr);
+  json["peak_bytes"] = stats.peak_reserved.count;
+  json["peak_live_bytes"] = stats.peak_live.count;
+  json["floor_bytes"] = stats.floor.count;
+  json["steps"] = stats.steps;
+  json["ops"] = stats.ops;
+  json["moved_out_bytes"] = stats.moved_out.count;
+  json["moved_in_bytes"] = stats.moved_in.count;
+  json["left_clean_bytes"] = stats.left_clean.count;
+  json["dropped_bytes"] = stats.dropped.count;
+  json["recomputed_ops"] = stats.recomputed_ops;
+  json["recompute_seconds"] = seconds(stats.recompute);
+  json["stall_seconds"] = {{"fetch", seconds(stats.stalls.fetch)}, {"room", seconds(stats.stalls.room)},
+                           {"host_room", seconds(stats.stalls.host_room)}, {"file", seconds(stats.stalls.file)}};
+  json["violations"] = stats.violations;
+  json["live_bytes"] = stats.live.count;
+  json["reserved_bytes"] = stats.reserved.count;
+  json["device"] = adapter.options().where.str();
+  json["policy"] = std::string(name_of(options.policy));
+  json["torch"] = TORCH_VERSION;
+  return json.dump();
+}
+
+}  // namespace spillway

@@ -1,0 +1,161 @@
+#include "torch/torch_recipe.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
+#include <c10/core/GradMode.h>
+
+#include <cstring>
+#include <mutex>
+
+#include "torch/walk.h"
+
+namespace spillway {
+
+namespace {
+
+class CpuState final : public GeneratorState {
+ public:
+  explicit CpuState(at::Generator generator) : generator_(std::move(generator)) {
+    auto* impl = at::check_generator<at::CPUGeneratorImpl>(generator_);
+    const std::scoped_lock lock(impl->mutex_);
+    engine_ = impl->engine();
+    float_sample_ = impl->next_float_normal_sample();
+    double_sample_ = impl->next_double_normal_sample();
+  }
+
+  std::unique_ptr<GeneratorState> exchange() const override {
+    auto before = std::make_unique<CpuState>(generator_);
+    auto* impl = at::check_generator<at::CPUGeneratorImpl>(generator_);
+    const std::scoped_lock lock(impl->mutex_);
+    impl->set_engine(engine_);
+    impl->set_next_float_normal_sample(float_sample_);
+    impl->set_next_double_normal_sample(double_sample_);
+    return before;
+  }
+
+ private:
+  at::Generator generator_;
+  at::mt19937 engine_;
+  std::optional<float> float_sample_;
+  std::optional<double> double_sample_;
+};
+
+// A one-element CPU tensor is told by its value: scalars arrive wrapped like this and die with the op.
+bool copy_value(const at::Tensor& tensor, TensorFacts& facts) {
+  if (!tensor.is_cpu() || tensor.numel() != 1 || tensor.itemsize() > facts.value.size()) return false;
+  std::memcpy(facts.value.data(), tensor.const_data_ptr(), tensor.itemsize());
+  facts.has_value = true;
+  return true;
+}
+
+bool tell(Adapter& adapter, const at::Tensor& tensor, TensorFacts& facts) {
+  if (!is_plain(tensor) || tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides()) return false;
+  facts.sizes.assign(tensor.sizes().begin(), tensor.sizes().end());
+  facts.strides.assign(tensor.strides().begin(), tensor.strides().end());
+  facts.offset = tensor.storage_offset();
+  facts.dtype = tensor.dtype();
+  facts.keys = tensor.key_set();
+  facts.device = tensor.device();
+  facts.wrapped_number = tensor.unsafeGetTensorImpl()->is_wrapped_number();
+  c10::StorageImpl* storage = tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+  facts.record = adapter.resolve(storage);
+  if (facts.record != nullptr && facts.record->size > Bytes{16}) return true;
+  facts.record = nullptr;
+  if (copy_value(tensor, facts)) return true;
+  return storage->nbytes() == 0;
+}
+
+class Recorder {
+ public:
+  Recorder(Adapter& adapter, TorchRecipe& recipe) : adapter_(adapter), recipe_(recipe) {}
+
+  bool add(std::uint16_t position, const c10::IValue& value, bool hidden_write) {
+    if (hidden_write) {
+      recipe_.arguments[position] = c10::IValue();  // None: see Note [Hidden writes]
+      return true;
+    }
+    if (value.isTensor()) return add_tensor(position, -1, value.toTensor());
+    if (value.isNone()) return true;
+    if (value.isTensorList()) {
+      std::int32_t element = 0;
+      for (const at::Tensor& tensor : value.toTensorList()) {
+        if (!add_tensor(position, element++, tensor)) return false;
+      }
+      recipe_.arguments[position] = c10::IValue(c10::List<at::Tensor>());
+      return true;
+    }
+    return add_optional_list(position, value);
+  }
+
+ private:
+  bool add_tensor(std::uint16_t position, std::int32_t element, const at::Tensor& tensor) {
+    TensorSlot slot{.position = position, .element = element, .facts = {}};
+    if (!tensor.defined()) {
+      if (element >= 0) return false;
+      recipe_.arguments[position] = c10::IValue(at::Tensor());
+      return true;
+    }
+    if (!tell(adapter_, tensor, slot.facts)) return false;
+    recipe_.tensors.push_back(std::move(slot));
+    if (element < 0) recipe_.arguments[position] = c10::IValue();
+    return true;
+  }
+
+  // Tensor?[] (index): the only other shape an aten argument with tensors has.
+  bool add_optional_list(std::uint16_t position, const c10::IValue& value) {
+    if (!value.isList()) return false;
+    c10::List<std::optional<at::Tensor>> blanks;
+    std::int32_t element = 0;
+    for (const c10::IValue& entry : value.toListRef()) {
+      blanks.push_back(std::nullopt);
+      if (entry.isTensor() && entry.toTensor().defined() && !add_tensor(position, element, entry.toTensor())) return false;
+      if (!entry.isNone() && !entry.isTensor()) return false;
+      ++element;
+    }
+    recipe_.arguments[position] = c10::IValue(std::move(blanks));
+    return true;
+  }
+
+  Adapter& adapter_;
+  TorchRecipe& recipe_;
+};
+
+}  // namespace
+
+std::unique_ptr<GeneratorState> save_cuda_generator(const at::Generator& generator) __attribute__((weak));
+
+std::unique_ptr<GeneratorState> save_generator(const c10::OperatorHandle& op, const torch::jit::Stack& stack, c10::Device where) {
+  at::Generator generator;
+  const std::size_t count = op.schema().arguments().size();
+  for (const c10::IValue& value : c10::ArrayRef<c10::IValue>(stack).slice(stack.size() - count)) {
+    if (value.isGenerator()) generator = value.toGenerator();
+  }
+  if (!generator.defined()) generator = at::globalContext().defaultGenerator(where);
+  if (generator.device().is_cpu()) return std::make_unique<CpuState>(generator);
+  return save_cuda_generator == nullptr ? nullptr : save_cuda_generator(generator);
+}
+
+std::unique_ptr<TorchRecipe> try_record(Adapter& adapter, const c10::OperatorHandle& op, const OpTraits& traits,
+                                        c10::DispatchKeySet keys, const torch::jit::Stack& stack) {
+  auto recipe = std::make_unique<TorchRecipe>(op, keys);
+  const auto arguments = c10::ArrayRef<c10::IValue>(stack).slice(stack.size() - traits.arguments);
+  recipe->arguments.resize(arguments.size());
+  std::size_t next = 0;
+  Recorder recorder(adapter, *recipe);
+  for (std::uint16_t at = 0; at < traits.arguments; ++at) {
+    if (next < traits.tensors.size() && traits.tensors[next].position == at) {
+      if (!recorder.add(at, arguments[at], traits.tensors[next++].hidden_write)) return nullptr;
+    } else {
+      recipe->arguments[at] = arguments[at];
+    }
+  }
+  recipe->grad_mode = c10::GradMode::is_enabled();
+  recipe->in_place = traits.replay == Replay::in_place;
+  if (traits.random) {
+    recipe->generator = save_generator(op, stack, adapter.options().where);
+    if (recipe->generator == nullptr) return nullptr;
+  }
+  return recipe;
+}
+
+}  // namespace spillway
