@@ -12,6 +12,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from zoo import PROGRAMS
+
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 DEVICE = os.environ.get("SPILLWAY_DEVICE", "cpu")
@@ -61,8 +63,8 @@ def run_watched(name: str, **options) -> dict:
     return run_budgeted(name, None, **options)
 
 
-def run_budgeted(name: str, budget: int | None, **options) -> dict:
-    return run(name, "--spillway", json.dumps({"budget": budget, **options}))
+def run_budgeted(name: str, budget: int | None, *flags: str, **options) -> dict:
+    return run(name, *flags, "--spillway", json.dumps({"budget": budget, **options}))
 
 
 @functools.cache
@@ -70,7 +72,11 @@ def run_oracle(name: str) -> dict:
     return run(name, "--oracle", "--steps", "2")  # the first makes the optimizer's state, the second uses it
 
 
+def imports_only_bytes(name: str) -> int:
+    """Peak resident bytes of a process that imports what the program imports and does nothing."""
+    return imports_only_run(next(n for n, module in PROGRAMS.items() if module == PROGRAMS[name]))["resident_bytes"]
+
+
 @functools.cache
-def imports_only_bytes(module: str, name: str) -> int:
-    """Peak resident bytes of a process that imports what the program imports and does nothing; one per module."""
-    return run(name, "--imports-only")["resident_bytes"]
+def imports_only_run(name: str) -> dict:
+    return run(name, "--imports-only")

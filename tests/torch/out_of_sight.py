@@ -233,7 +233,10 @@ def storage_bytes_read():
     evict()
     storage = tensor.untyped_storage()
     evict()  # somebody holds the storage object: it may not leave
-    return ctypes.string_at(storage.data_ptr(), storage.nbytes())
+    with tempfile.TemporaryFile() as file:
+        storage._write_file(file, True, True, 1)
+        file.seek(0)
+        return file.read()
 
 
 @case(None)

@@ -1,7 +1,8 @@
 """Runs one program of the zoo in this process and writes what it did as JSON: `runner.py NAME --out FILE`.
 
 With `--spillway '{"budget": 1000000}'` it runs under the engine with these options (a budget of null only watches), with
-`--imports-only` it stops before building anything, with `--oracle` it measures the floor instead of recording tensors.
+`--imports-only` it stops before building anything, with `--oracle` it measures the floor instead of recording tensors, with
+`--beside OTHER` a second program trains in a second thread at the same time.
 Everything that could make two runs differ is pinned here: seeds, threads, algorithms.
 """
 
@@ -9,6 +10,7 @@ import argparse
 import json
 import os
 import sys
+import threading
 from dataclasses import asdict
 from pathlib import Path
 
@@ -32,6 +34,7 @@ def parse(arguments=None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--spillway", type=json.loads, default=None, metavar="OPTIONS")
+    parser.add_argument("--beside", choices=sorted(zoo.PROGRAMS))
     parser.add_argument("--imports-only", action="store_true")
     parser.add_argument("--oracle", action="store_true")
     return parser.parse_args(arguments)
@@ -55,12 +58,32 @@ def train(options: argparse.Namespace) -> list[dict]:
     return [record.record_step(program, i, options.device) for i in range(options.steps)]
 
 
+def train_beside(options: argparse.Namespace) -> dict:
+    """Both built one after the other, because they seed the one generator there is; then both trained at once."""
+    programs = {n: zoo.build(n, options.seed, options.device, options.scale) for n in (options.name, options.beside)}
+    found = {}
+
+    def work(name):
+        steps = (record.record_step(programs[name], i, options.device) for i in range(options.steps))
+        found[name] = [step | {"random": "shared"} for step in steps]
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in programs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return {"steps": found[options.name], "beside": found[options.beside]}
+
+
+def train_all(options: argparse.Namespace) -> dict:
+    return train_beside(options) if options.beside else {"steps": train(options)}
+
+
 def train_under_spillway(options: argparse.Namespace) -> dict:
     import spillway
 
     spillway.enable(device=options.device, **options.spillway)
-    steps = train(options)
-    done = {"steps": steps, "stats": spillway.stats(), "resident_bytes": peak_resident_bytes()}
+    done = train_all(options) | {"stats": spillway.stats(), "resident_bytes": peak_resident_bytes()}
     spillway.disable()
     return done
 
@@ -80,7 +103,7 @@ def run(options: argparse.Namespace) -> dict:
         return measure_floor(options)
     if options.spillway is not None:
         return train_under_spillway(options)
-    return {"steps": train(options), "resident_bytes": peak_resident_bytes()}
+    return train_all(options) | {"resident_bytes": peak_resident_bytes()}
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ Every program meets every budget and both policies in the long run; in the short
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from harness import DEVICE, imports_only_bytes, run_budgeted, run_oracle, run_plain, run_watched
+from harness import DEVICE, imports_only_bytes, run, run_budgeted, run_oracle, run_plain, run_watched
 from record import first_difference
 from zoo import PROGRAMS
 
@@ -69,7 +69,7 @@ def test_a_program_in_a_budget_keeps_it_and_every_bit(name, budget, policy):
 
     assert_kept(name, run, amount)
     if DEVICE == "cpu":
-        own = run["resident_bytes"] - imports_only_bytes(PROGRAMS[name], name)
+        own = run["resident_bytes"] - imports_only_bytes(name)
         assert own <= amount + SLACK, "the kernel counts more than the budget and its slack"
 
 
@@ -102,6 +102,20 @@ def test_a_host_tier_beside_the_budget_changes_no_bit(name):
     run = run_budgeted(name, amount, policy="lru", host_limit=watched["stats"]["peak_live_bytes"])
 
     assert_kept(name, run, amount)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_two_programs_in_two_threads_do_not_disturb_each_other(policy):
+    name, other = "unet", "graph"
+    plain = run(name, "--beside", other)
+    peak = sum(prepare(each)[1]["stats"]["peak_live_bytes"] for each in (name, other))
+
+    shared = run_budgeted(name, peak * 60 // 100, "--beside", other, policy=policy)
+
+    assert first_difference(plain, shared) is None
+    assert first_difference({"steps": plain["beside"]}, {"steps": shared["beside"]}) is None
+    assert shared["stats"]["violations"] == 0
+    assert shared["stats"]["peak_bytes"] <= peak * 60 // 100
 
 
 @pytest.mark.skipif(DEVICE != "cpu", reason="the oracle reads the CPU allocator's events")
