@@ -294,6 +294,20 @@ void Engine::set_budget(Bytes budget) {
   }
 }
 
+void Engine::before_fork() {
+  mutex_.lock();
+  if (!child_) mover_.drain();
+}
+
+void Engine::after_fork(bool child) {
+  if (child && !child_) {
+    child_ = true;
+    mover_.restore_on(compute_);
+    arena_.set_limit(options_.address_space);
+  }
+  mutex_.unlock();
+}
+
 EngineStats Engine::stats() const {
   const Lock lock(mutex_);
   EngineStats stats = stats_;

@@ -142,6 +142,12 @@ class Engine {
   // False: not everything fits; what could come home is home.
   [[nodiscard]] bool bring_all_home();
 
+  // Note [Forked children]
+  // A child has the arena as private copies and none of the copy threads: it only restores, inline and without a limit,
+  // and moves nothing out. Copies under way are waited for before the fork, with the lock held across it.
+  void before_fork();
+  void after_fork(bool child);
+
   [[nodiscard]] EngineStats stats() const;
   [[nodiscard]] Shortage shortage(Bytes asked) const;  // with the lock
   [[nodiscard]] Bytes live() const { return live_; }   // with the lock
@@ -193,6 +199,7 @@ class Engine {
   std::vector<Recipe*> dying_;
   std::uint64_t clock_ = 0, step_ = 0;
   int in_flight_ = 0, waiting_ = 0;
+  bool child_ = false;  // see Note [Forked children]
   Bytes live_, peak_live_, mark_peak_, evictable_;
   EngineStats stats_;
 };

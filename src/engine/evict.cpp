@@ -44,6 +44,7 @@ std::vector<Record*> Engine::pick_victims(Bytes size) const {
 }
 
 bool Engine::make_room(Bytes size, Lock& lock) {
+  if (child_) return false;
   bool progress = false;
   std::vector<Record*> victims = pick_victims(size);
   for (Record* victim : victims) ++victim->refs;
@@ -143,6 +144,7 @@ bool Engine::fetch(Record* record, Lock& lock) {
 
 void Engine::evict_all(Leave leave) {
   Lock lock(mutex_);
+  if (child_) return;
   std::vector<Record*> all;
   table_.for_each([&](Record* record) {
     if (may_leave(*record)) all.push_back(record);

@@ -55,6 +55,10 @@ void Mover::forget(const LowerCopy& copy) {
   }
 }
 
+void Mover::drain() {
+  for (const StreamId stream : {out_, in_}) device_.synchronize(device_.record(stream));
+}
+
 Bytes Mover::used(Tier tier) const {
   return arena(tier) == nullptr ? 0_B : arena(tier)->stats().live;
 }

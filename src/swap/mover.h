@@ -46,6 +46,11 @@ class Mover {
 
   [[nodiscard]] Bytes used(Tier tier) const;
 
+  // Waits until every copy enqueued so far is done.
+  void drain();
+  // From now on ways in run on this stream.
+  void restore_on(StreamId stream) { in_ = stream; }
+
  private:
   Device& device_;
   StreamId out_, in_;

@@ -4,8 +4,6 @@
 
 #include <c10/core/TensorImpl.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
-#include <sys/mman.h>
-
 #include <exception>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -26,7 +24,7 @@ using namespace spillway;
 thread_local std::string last_error;
 thread_local std::string last_text;
 
-// Failures become codes: 1 failed, 2 the user's input; the words are in last_error.
+// Failures become codes: 1 failed, 2 the user's input, 3 out of memory; the words are in last_error.
 template <class Act>
 int guarded(Act act) {
   try {
@@ -35,6 +33,9 @@ int guarded(Act act) {
   } catch (const InputError& error) {
     last_error = error.what();
     return 2;
+  } catch (const c10::OutOfMemoryError& error) {
+    last_error = error.what_without_backtrace();
+    return 3;
   } catch (const std::exception& error) {
     last_error = error.what();
     return 1;
@@ -103,6 +104,9 @@ int spillway_region_end() {
 int spillway_late_ops() {
   return guarded([] { register_late(); });
 }
+
+// The engine's own fork handlers have done it; the entry stays for the hook's sake.
+int spillway_after_fork_child() { return 0; }
 
 int spillway_evict_all() {
   return guarded([] { on().engine().evict_all(Leave::move); });

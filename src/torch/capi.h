@@ -1,4 +1,4 @@
-// C entry points of libspillway_torch.so. Results: 0 fine, 1 failed, 2 bad input; spillway_last_error() says why, in the
+// C entry points of libspillway_torch.so. Results: 0 fine, 1 failed, 2 bad input, 3 out of memory; spillway_last_error() says why, in the
 // calling thread. All may be called with or without the interpreter's lock.
 #pragma once
 
@@ -18,5 +18,6 @@ SPILLWAY_API int spillway_storage_materialize(void* storage_impl, int flag);
 SPILLWAY_API int spillway_region_begin();
 SPILLWAY_API int spillway_region_end();
 SPILLWAY_API int spillway_late_ops();
+SPILLWAY_API int spillway_after_fork_child();
 SPILLWAY_API int spillway_evict_all();
 SPILLWAY_API int spillway_sweep(int mode);

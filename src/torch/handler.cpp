@@ -44,14 +44,16 @@ class Call {
   void enter(c10::DispatchKeySet keys) {
     auto lock = engine_.lock();
     find_uses();
-    if (wants_recipe()) recipe_ = try_record(adapter_, op_, traits_, keys, stack_);
-    if (recipe_) note_epochs();
     const auto why = engine_.acquire(std::span<const Use>(uses_.data(), uses_.size()), adapter_.stream(), lock);
     if (why) {
       lock.unlock();
       const FrameGuard frame(op_, uses_, /*replay=*/false);
       throw_out_of_memory(adapter_, *why);
     }
+    // Now that the arguments are here: small ones are recorded by value. Only what the op writes has a new epoch, and
+    // that is never an ingredient.
+    if (wants_recipe()) recipe_ = try_record(adapter_, op_, traits_, keys, stack_);
+    if (recipe_) note_epochs();
     clock_ = engine_.begin_op();
     live_before_ = engine_.live();
     if (recipe_) begin_ = adapter_.device().now();
@@ -74,7 +76,6 @@ class Call {
     return traits_.replay == Replay::fresh || (!uses_.empty() && uses_[0].write && !uses_[0].record->recipes.empty());
   }
 
-  // The epochs the op reads: before its own writes raise them.
   void note_epochs() {
     Record* self = recipe_->in_place ? uses_[0].record : nullptr;
     for (const TensorSlot& slot : recipe_->tensors) {

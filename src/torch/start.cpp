@@ -1,6 +1,7 @@
 #include "torch/start.h"
 
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <pthread.h>
 #include <sys/mman.h>
 
 #include <mutex>
@@ -68,6 +69,11 @@ std::unique_ptr<Adapter> start_on_cpu(const nlohmann::json& options) {
   return std::make_unique<Adapter>(std::move(device), caller, engine, std::move(adapter));
 }
 
+void guard_forks() {
+  ::pthread_atfork([] { adapter()->engine().before_fork(); }, [] { adapter()->engine().after_fork(false); },
+                   [] { adapter()->engine().after_fork(true); });
+}
+
 void restart(Adapter& adapter, const nlohmann::json& options) {
   if (adapter.managing) throw InputError("spillway is enabled already: use spillway.set_budget, or disable first");
   if (const auto budget = bytes_option(options, "budget_bytes")) adapter.engine().set_budget(*budget);
@@ -84,6 +90,7 @@ void start(const nlohmann::json& options) {
   } else if (device == "cpu") {
     install(start_on_cpu(options));
     install_cpu_allocator();
+    guard_forks();
   } else {
     throw InputError("device '" + device + "' is not there: cpu is");
   }
