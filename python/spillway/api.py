@@ -17,7 +17,7 @@ from spillway import hooks, native, spill
 from spillway.amounts import card_bytes, parse_bytes, ram_bytes
 from spillway.steps import StepWatcher
 
-DEFAULT_POLICY = "lru"
+DEFAULT_POLICY = "dtr"
 WORKSPACES = ("plain", "adaptive")
 ALLOCATORS = ("spillway", "native")
 

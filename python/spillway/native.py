@@ -1,7 +1,7 @@
 """The native library: found inside the package, checked against torch, loaded once, called through plain C.
 
-Every call answers 0, 1 (failed: RuntimeError) or 2 (the user can act: ValueError) and leaves its reason in
-`spillway_last_error`. Calls release the GIL. The library registers kernels with torch's dispatcher, so it is never
+Every call answers 0, 1 (failed: RuntimeError), 2 (the user can act: ValueError) or 3 (torch.OutOfMemoryError) and leaves
+its reason in `spillway_last_error`. Calls release the GIL. The library registers kernels with torch's dispatcher, so it is never
 unloaded.
 """
 
@@ -66,7 +66,7 @@ class Library:
 
         def call(*arguments: Any) -> None:
             if code := function(*arguments):
-                raise (ValueError if code == 2 else RuntimeError)(self.last_error())
+                raise _error_of(code)(self.last_error())
 
         return call
 
@@ -81,6 +81,14 @@ class Library:
 
     def last_error(self) -> str:
         return (self._handle.spillway_last_error() or b"no reason given").decode(errors="replace")
+
+
+def _error_of(code: int) -> type[Exception]:
+    if code == 3:
+        import torch
+
+        return torch.OutOfMemoryError
+    return ValueError if code == 2 else RuntimeError
 
 
 def check_torch(version: str) -> None:

@@ -201,7 +201,7 @@ class Handle:
         return function
 
 
-@pytest.mark.parametrize("code, error", [(1, RuntimeError), (2, ValueError)])
+@pytest.mark.parametrize("code, error", [(1, RuntimeError), (2, ValueError), (3, torch.OutOfMemoryError)])
 def test_codes_become_exceptions_with_the_librarys_reason(code, error):
     with pytest.raises(error, match="the reason"):
         native.Library(Handle(code)).disable()

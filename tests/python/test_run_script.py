@@ -14,9 +14,9 @@ import time
 
 import pytest
 
-import fake_library
+import fork_server
 
-FAKE = fake_library.__file__
+FAKE = fork_server.__file__
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def script(tmp_path):
 
 @pytest.fixture(scope="module")
 def server():
-    server = fake_library.Server()
+    server = fork_server.Server("fake")
     yield server
     server.stop()
 
@@ -118,7 +118,7 @@ WAITS = "import time, sys\nprint('on', flush=True)\ntime.sleep(60)\n"
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_a_signal_ends_it_as_without_us_and_statistics_are_there(script, tmp_path, number):
     stats = tmp_path / "out.json"
-    process = subprocess.Popen([sys.executable, FAKE, "run", "--stats", stats, script(WAITS)],
+    process = subprocess.Popen([sys.executable, FAKE, "fake", "run", "--stats", stats, script(WAITS)],
                                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     assert process.stdout.readline() == "on\n"
     while not stats.exists():
@@ -130,7 +130,7 @@ def test_a_signal_ends_it_as_without_us_and_statistics_are_there(script, tmp_pat
 
 def test_the_scripts_own_handler_for_sigterm_works(script, tmp_path):
     path = script("import signal, sys, time\nsignal.signal(signal.SIGTERM, lambda *a: sys.exit(5))\n" + WAITS)
-    process = subprocess.Popen([sys.executable, FAKE, "run", "--quiet", path], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen([sys.executable, FAKE, "fake", "run", "--quiet", path], stdout=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "on\n"
     process.terminate()
     assert process.wait() == 5
@@ -193,7 +193,7 @@ def test_a_forked_child_that_ends_by_itself_reports_nothing(spillway, script):
 
 def test_a_live_line_on_a_terminal_only(script):
     leader, follower = pty.openpty()
-    process = subprocess.Popen([sys.executable, FAKE, "run", "--budget", "1GiB", script("import time; time.sleep(0.5)")], stderr=follower)
+    process = subprocess.Popen([sys.executable, FAKE, "fake", "run", "--budget", "1GiB", script("import time; time.sleep(0.5)")], stderr=follower)
     process.wait()
     os.close(follower)
     shown = os.read(leader, 100000).decode()

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-import fake_library
+import fork_server
 from spillway import verify as verify_module
 
 TRAINS = """
@@ -30,7 +30,7 @@ for _ in range(3):
 
 @pytest.fixture(scope="module")
 def server():
-    server = fake_library.Server()
+    server = fork_server.Server("fake")
     yield server
     server.stop()
 
