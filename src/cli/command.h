@@ -13,4 +13,7 @@ class App;
 
 namespace spillway {
 
+void add_export(CLI::App& app);
+void add_import(CLI::App& app);
+
 }  // namespace spillway

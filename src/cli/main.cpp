@@ -18,7 +18,10 @@ int complain(const char* what, int code) {
 }
 
 // In the order --help lists them.
-void add_commands(CLI::App&) {}
+void add_commands(CLI::App& app) {
+  spillway::add_export(app);
+  spillway::add_import(app);
+}
 
 // CLI11 ends --help and --version with an error of exit code 0; only those print what it carries.
 int run(int argc, char** argv) {

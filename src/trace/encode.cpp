@@ -12,7 +12,7 @@ void fail_input(std::string_view file, std::uint64_t offset, const std::string& 
   throw InputError(fmt::format("{}: byte {}: {}", file, offset, what));
 }
 
-std::uint64_t Decoder::take(std::string_view field) {
+std::uint64_t Decoder::take_long(std::string_view field) {
   std::uint64_t value = 0;
   for (unsigned shift = 0; shift < 64; shift += 7) {
     if (at_ == bytes_.size()) fail(fmt::format("expected more of {}, found the end of the block", field));

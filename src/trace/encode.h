@@ -162,7 +162,11 @@ class Decoder {
   }
 
  private:
-  [[nodiscard]] std::uint64_t take(std::string_view field);
+  [[nodiscard]] std::uint64_t take(std::string_view field) {
+    if (at_ < bytes_.size() && bytes_[at_] < 0x80) return bytes_[at_++];
+    return take_long(field);
+  }
+  [[nodiscard]] std::uint64_t take_long(std::string_view field);
   [[nodiscard]] std::uint8_t take_byte(std::string_view field);
   // A count of things that take at least a byte each.
   [[nodiscard]] std::size_t take_count(std::string_view field);
