@@ -1,8 +1,10 @@
 """tools/check_rooms on small trees, whole and broken."""
 
+import pathlib
+
 import pytest
 
-from conftest import ROOT
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 TABLE = """# The rooms
 | level | room | what it is |

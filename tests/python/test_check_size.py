@@ -2,11 +2,12 @@
 
 import importlib.machinery
 import importlib.util
+import pathlib
 import sys
 
 import pytest
 
-from conftest import ROOT
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")

@@ -1,12 +1,13 @@
 """tools/setup where something is missing: one sentence, the command that would help, exit code 1."""
 
 import os
+import pathlib
 import stat
 import sys
 
 import pytest
 
-from conftest import ROOT
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -15,7 +16,7 @@ def setup(run, tmp_path):
 
     def run_setup(script, **environment):
         chosen = {key: value for key, value in os.environ.items() if key not in ("PYTHON", "VIRTUAL_ENV", "SPILLWAY_CXX")}
-        prepared = f'source "{ROOT}/tools/setup"; log_folder="{tmp_path}/log"; preset=dev python= compiler=g++\n{script}'
+        prepared = f'source "{ROOT}/tools/setup"; log_folder="{tmp_path}/log" refused="{tmp_path}/refused"; preset=dev python= compiler=g++\n{script}'
         return run("bash", "-c", prepared, env={**chosen, **environment})
 
     return run_setup
@@ -46,10 +47,13 @@ def test_packages_that_cannot_be_installed_give_the_command_to_try(setup):
     assert "  | no network" in done.stdout
 
 
-def test_optional_packages_are_only_missed(setup):
-    done = setup('is_root() { true; }; is_there() { [[ $2 != rapidcheck.h ]]; }; apt_install() { false; }; set_up_system')
+def test_optional_packages_are_only_missed_and_asked_for_once(setup):
+    script = 'is_root() { true; }; is_there() { [[ $2 != rapidcheck.h ]]; }; apt_install() { false; }; set_up_system'
+    done = setup(script)
     assert done.returncode == 0
-    assert "without librapidcheck-dev : what needs them is skipped" in done.stdout
+    assert "without librapidcheck-dev (optional): what needs them is skipped" in done.stdout
+    again = setup(script)
+    assert (again.returncode, again.stdout) == (0, "")
 
 
 def test_nothing_missing_installs_nothing_and_says_nothing(setup):

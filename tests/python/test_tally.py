@@ -1,10 +1,11 @@
 """tools/tally.py: counts of ctest's and pytest's result files, and the line that ends them."""
 
+import pathlib
 import sys
 
 import pytest
 
-from conftest import ROOT
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 CTEST = """<testsuite>
 <testcase name="pool.Splits" classname="pool.Splits" status="run"/>
