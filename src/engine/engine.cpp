@@ -1,6 +1,7 @@
 #include "engine/engine.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 
 #include "base/error.h"
@@ -27,7 +28,11 @@ Engine::Engine(Device& device, Owner& owner, StreamId compute, const EngineOptio
       compute_(compute),
       options_(options),
       arena_(device, Tier::device, device_pool(options)),
-      mover_(device, {.host_limit = options.host_limit, .file_limit = options.file_limit}) {}
+      mover_(device, {.host_limit = options.host_limit, .file_limit = options.file_limit, .host_granule = options.host_granule}) {
+  (void)meet(compute_);
+  (void)meet(mover_.out_stream());
+  (void)meet(mover_.in_stream());
+}
 
 Engine::~Engine() = default;
 
@@ -35,9 +40,23 @@ Engine::~Engine() = default;
 
 std::optional<Block> Engine::take(Bytes size, StreamId on, Lock& lock) {
   for (;;) {
-    if (auto block = arena_.try_allocate(size, on)) return block;
+    if (auto block = arena_.try_allocate(size, on)) {
+      note_reserved();
+      return block;
+    }
     if (!make_room(size, lock)) return std::nullopt;
   }
+}
+
+void Engine::note_reserved() {
+  const Bytes reserved = device_.committed(Tier::device) + outside_;
+  peak_reserved_ = std::max(peak_reserved_, reserved);
+  recent_.reserved = std::max(recent_.reserved, reserved);
+}
+
+std::uint64_t Engine::meet(StreamId stream) {
+  most_stream_ = std::max(most_stream_, stream.index);
+  return bit(stream);
 }
 
 // The record has a block from now on.
@@ -57,7 +76,7 @@ Record* Engine::try_allocate(Bytes size, StreamId on) {
   if (!block) return nullptr;
   auto* record = new Record;
   record->size = size;
-  record->streams = bit(on);
+  record->streams = meet(on);
   record->last_use = record->born = clock_;
   settle(*record, *block);
   return record;
@@ -68,13 +87,17 @@ void Engine::count(const Record& record, int sign) {
   live_ += bytes;
   peak_live_ = std::max(peak_live_, live_);
   mark_peak_ = std::max(mark_peak_, live_);
+  recent_.live = std::max(recent_.live, live_);
   if ((record.owner != nullptr || record.orphan) && !record.held && record.size >= options_.smallest) evictable_ += bytes;
 }
 
 std::vector<Tick> Engine::last_uses(const Record& record) {
   std::vector<Tick> ticks;
-  for (std::uint32_t stream = 0; stream < 64; ++stream) {
-    if ((record.streams >> stream & 1) != 0) ticks.push_back(device_.record(StreamId{stream}));
+  for (std::uint64_t left = record.streams; left != 0; left &= left - 1) {
+    // Streams beyond the 64th share their bits: all that may be meant are.
+    for (auto stream = static_cast<std::uint32_t>(std::countr_zero(left)); stream <= most_stream_; stream += 64) {
+      ticks.push_back(device_.mark(StreamId{stream}));
+    }
   }
   // A way in that nobody waited for is a last use of its own.
   if (record.arrival && (record.streams & bit(mover_.in_stream())) == 0) ticks.push_back(*record.arrival);
@@ -97,17 +120,22 @@ void Engine::forget_copy(Record& record) {
   record.copy.reset();
 }
 
-void Engine::free(void* data) {
+void Engine::note_stream(const void* data, StreamId stream) {
+  const Lock lock(mutex_);
+  if (Record* record = table_.find(data)) record->streams |= meet(stream);
+}
+
+bool Engine::free(void* data) {
   const Lock lock(mutex_);
   Record* record = table_.find(data);
-  SPILLWAY_ENSURE(record != nullptr, "freed memory that is not ours");
+  if (record == nullptr) return false;
   if (record->dependents > 0) {
     count(*record, -1);
     if (record->owner != nullptr) owner_.disown(*record);
     record->orphan = true;
     record->held = false;
     count(*record, +1);
-    return;
+    return true;
   }
   const Block block = record->block;
   const auto uses = last_uses(*record);
@@ -117,6 +145,7 @@ void Engine::free(void* data) {
   forget_copy(*record);
   bury(record);
   changed_.notify_all();
+  return true;
 }
 
 void Engine::died(Record* record) {
@@ -155,7 +184,7 @@ std::optional<Shortage> Engine::acquire(std::span<const Use> uses, StreamId on, 
   ++in_flight_;
   ++own_in_flight;
   const auto let_go = [&] {
-    for (const Use& use : uses) --use.record->pins;
+    for (const Use& use : uses) unpin(use.record);
   };
   for (;;) {
     for (const Use& use : uses) ++use.record->pins;
@@ -188,9 +217,10 @@ std::optional<Shortage> Engine::acquire(std::span<const Use> uses, StreamId on, 
   for (const Use& use : uses) {
     Record& record = *use.record;
     record.last_use = clock_;
-    record.streams |= bit(on);
-    if (record.arrival && (record.arrived_on & bit(on)) == 0) {
-      record.arrived_on |= bit(on);
+    record.streams |= meet(on);
+    // A stream beyond the 64th shares its bit and waits each time.
+    if (record.arrival && (on.index >= 64 || (record.arrived_on & bit(on)) == 0)) {
+      if (on.index < 64) record.arrived_on |= bit(on);
       waits.push_back(*record.arrival);
     }
     if (use.write) {
@@ -201,7 +231,7 @@ std::optional<Shortage> Engine::acquire(std::span<const Use> uses, StreamId on, 
   if (!waits.empty()) {
     lock.unlock();
     const Nanos begin = device_.now();
-    for (const Tick tick : waits) device_.wait(on, tick);
+    for (const Tick tick : waits) arena_.wait(on, tick);
     const Nanos end = device_.now();
     lock.lock();
     stats_.stalls.fetch += end - begin;
@@ -223,7 +253,9 @@ void Engine::dispose(Record* orphan) {
 }
 
 void Engine::unpin(Record* record) {
-  if (--record->pins == 0 && record->orphan && record->dependents == 0) dispose(record);
+  if (--record->pins > 0) return;
+  if (record->orphan && record->dependents == 0) dispose(record);
+  else if (record->residence == Residence::gone) bury(record);
 }
 
 void Engine::release(std::span<const Use> uses) {
@@ -277,21 +309,55 @@ void Engine::end_step() {
   const Lock lock(mutex_);
   ++stats_.steps;
   ++step_;
-  // Recipes older than the last step would chain back to the first batch: nobody rebuilds that far.
-  table_.for_each([&](Record* record) {
-    if (!record->recipes.empty() && record->recipes.front()->step + 1 < step_ && record->dependents == 0) clear_recipes(record);
-  });
+  forget_old_recipes();
 }
 
 void Engine::set_budget(Bytes budget) {
   Lock lock(mutex_);
   options_.budget = budget;
-  arena_.set_limit(round_down(budget, options_.granule));
-  while (arena_.stats().reserved > arena_.limit()) {
-    arena_.trim();
-    if (arena_.stats().reserved <= arena_.limit()) break;
-    if (!make_room(arena_.stats().reserved - arena_.limit(), lock)) break;
+  shrink_to_limit(lock);
+}
+
+void Engine::set_outside(Bytes outside) {
+  Lock lock(mutex_);
+  const bool grows = outside > outside_;
+  outside_ = outside;
+  if (options_.budget) shrink_to_limit(lock);
+  if (grows) note_reserved();
+}
+
+void Engine::shrink_to_limit(Lock& lock) {
+  arena_.set_limit(round_down(std::max(*options_.budget - outside_, 0_B), options_.granule));
+  for (;;) {
+    lock.unlock();
+    arena_.trim(/*wait=*/true);
+    lock.lock();
+    const Bytes over = device_.committed(Tier::device) - arena_.limit();
+    if (over <= 0_B || !make_room(over, lock)) return;
   }
+}
+
+void Engine::trim() {
+  const Lock lock(mutex_);
+  arena_.trim();
+}
+
+void Engine::settle_copies() { mover_.drain(); }
+
+void Engine::reset_recent_peaks() {
+  const Lock lock(mutex_);
+  recent_ = {.live = live_, .reserved = device_.committed(Tier::device) + outside_};
+}
+
+RecentPeaks Engine::recent_peaks() const {
+  const Lock lock(mutex_);
+  return recent_;
+}
+
+Bytes Engine::largest_free() const {
+  const Lock lock(mutex_);
+  const PoolStats arena = arena_.stats();
+  return std::max(arena.largest_free, arena_.limit() - arena.reserved);
 }
 
 void Engine::before_fork() {
@@ -313,11 +379,11 @@ EngineStats Engine::stats() const {
   EngineStats stats = stats_;
   const PoolStats arena = arena_.stats();
   stats.budget = options_.budget.value_or(0_B);
-  stats.reserved = arena.reserved;
-  stats.peak_reserved = arena.peak_reserved;
+  stats.reserved = arena.reserved + outside_;
+  stats.peak_reserved = peak_reserved_;
   stats.live = live_;
   stats.peak_live = peak_live_;
-  if (options_.budget && arena.peak_reserved > *options_.budget) ++stats.violations;
+  if (options_.budget && peak_reserved_ > *options_.budget) ++stats.violations;
   return stats;
 }
 

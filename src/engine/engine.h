@@ -61,6 +61,7 @@ struct EngineOptions {
   Bytes alignment = 512_B;
   Bytes smallest = 4_KiB;       // storages below this stay
   Bytes host_limit, file_limit;
+  Bytes host_granule;           // the host tier grows in steps of this; zero: the device's granule
   ReactivePolicy policy = ReactivePolicy::dtr;
   Leave leave = Leave::cheaper;
   double move_nanos_per_byte = 1.0;  // out and back, for the choice between move and replay
@@ -83,6 +84,9 @@ struct EngineStats {
   std::int64_t violations = 0;
 };
 
+// Since the last reset.
+struct RecentPeaks { Bytes live, reserved; };
+
 // Why an allocation could not be served, in bytes.
 struct Shortage {
   Bytes asked, budget, pinned, held, anonymous, small, evictable;
@@ -102,8 +106,10 @@ class Engine {
   // --- memory: these take the lock themselves -----------------------------------------------------------------------
   // Null when nothing more can leave.
   [[nodiscard]] Record* try_allocate(Bytes size, StreamId on);
-  // The memory at this address is no longer needed.
-  void free(void* data);
+  // The memory at this address is no longer needed. False: it is not ours.
+  [[nodiscard]] bool free(void* data);
+  // Work on this stream uses the memory at this address, too.
+  void note_stream(const void* data, StreamId stream);
   // An evicted storage died.
   void died(Record* record);
 
@@ -138,6 +144,14 @@ class Engine {
   // --- control: these take the lock themselves ----------------------------------------------------------------------
   void end_step();
   void set_budget(Bytes budget);
+  // Bytes of the device that others hold and that count against the budget. Makes room for them.
+  void set_outside(Bytes outside);
+  // Gives free memory back to the device.
+  void trim();
+  // Waits for every copy that is under way.
+  void settle_copies();
+  // The peaks told by `recent_peaks` start again from what is there now.
+  void reset_recent_peaks();
   void evict_all(Leave leave);
   // False: not everything fits; what could come home is home.
   [[nodiscard]] bool bring_all_home();
@@ -149,6 +163,11 @@ class Engine {
   void after_fork(bool child);
 
   [[nodiscard]] EngineStats stats() const;
+  [[nodiscard]] RecentPeaks recent_peaks() const;
+  [[nodiscard]] Bytes largest_free() const;  // without evicting: the longest free stretch, or what may still be committed
+  // With the lock: every record whose bytes are on the device.
+  template <class Visit>
+  void for_each_resident(Visit visit) const { table_.for_each(visit); }
   [[nodiscard]] Shortage shortage(Bytes asked) const;  // with the lock
   [[nodiscard]] Bytes live() const { return live_; }   // with the lock
   [[nodiscard]] const EngineOptions& options() const { return options_; }
@@ -174,6 +193,8 @@ class Engine {
   void give_back(Record& record);
   void collect_leaves(const Record& record, std::vector<Record*>& leaves) const;
   void inherit_leaves(Record& dead);
+  void collect_needed(const Record& record, std::unordered_set<const Record*>& needed) const;
+  void forget_old_recipes();
   void dispose(Record* orphan);
   void bury(Record* record);
   void unref(Record* record);
@@ -183,6 +204,9 @@ class Engine {
   [[nodiscard]] double comeback_nanos(const Record& record) const;
   [[nodiscard]] bool wait_for_others(Lock& lock);
   [[nodiscard]] std::vector<Tick> last_uses(const Record& record);
+  [[nodiscard]] std::uint64_t meet(StreamId stream);
+  void note_reserved();
+  void shrink_to_limit(Lock& lock);
 
   Device& device_;
   Owner& owner_;
@@ -195,12 +219,15 @@ class Engine {
   std::condition_variable changed_;
   RecordTable table_;
   std::vector<Record*> by_chunk_;
-  std::unordered_set<Record*> dropped_, away_;
+  std::unordered_set<Record*> dropped_, away_, gone_;
   std::vector<Recipe*> dying_;
   std::uint64_t clock_ = 0, step_ = 0;
   int in_flight_ = 0, waiting_ = 0;
   bool child_ = false;  // see Note [Forked children]
+  std::uint32_t most_stream_ = 0;  // the largest number of a stream met
   Bytes live_, peak_live_, mark_peak_, evictable_;
+  Bytes outside_, peak_reserved_;  // the peak counts what is outside, too
+  RecentPeaks recent_;
   EngineStats stats_;
 };
 

@@ -177,6 +177,8 @@ bool Engine::bring_all_home() {
     lock.lock();
   }
   for (Record* record : out) unref(record);
+  lock.unlock();
+  mover_.drain();  // whoever reads next may not come through here
   return all;
 }
 

@@ -47,8 +47,9 @@ void Engine::release_recipes(Record& record) {
     work.pop_back();
     for (const Ingredient& ingredient : recipe->ingredients) {
       Record* source = ingredient.record;
-      if (--source->refs > 0 || source->residence != Residence::gone) continue;
+      if (--source->refs > 0 || source->residence != Residence::gone || source->pins > 0) continue;
       let_go(*source);
+      gone_.erase(source);
       delete source;
     }
     recipe->ingredients.clear();
@@ -59,13 +60,45 @@ void Engine::release_recipes(Record& record) {
 void Engine::bury(Record* record) {
   record->residence = Residence::gone;
   record->orphan = false;
-  if (record->refs > 0) return;
+  // Still named by a recipe, or by the very op that freed it (one that resizes its output, say).
+  if (record->refs > 0 || record->pins > 0) {
+    gone_.insert(record);
+    return;
+  }
   release_recipes(*record);
+  gone_.erase(record);
   delete record;
 }
 
 void Engine::unref(Record* record) {
   if (--record->refs == 0 && record->residence == Residence::gone) bury(record);
+}
+
+// Dead records that a dropped one will be rebuilt through.
+void Engine::collect_needed(const Record& record, std::unordered_set<const Record*>& needed) const {
+  for (const Recipe* recipe : record.recipes) {
+    for (const Ingredient& ingredient : recipe->ingredients) {
+      const Record* source = ingredient.record;
+      if (source->residence == Residence::gone && needed.insert(source).second) collect_needed(*source, needed);
+    }
+  }
+}
+
+// Recipes older than the last step would chain back to the first batch, and an in-place update from a value made of the
+// old one (x += f(x)) is a ring that counting alone never frees.
+void Engine::forget_old_recipes() {
+  std::unordered_set<const Record*> needed;
+  for (const Record* dropped : dropped_) collect_needed(*dropped, needed);
+  std::vector<Record*> old;
+  const auto look = [&](Record* record) {
+    if (!record->recipes.empty() && record->recipes.front()->step + 1 < step_ && !needed.contains(record)) old.push_back(record);
+  };
+  table_.for_each(look);
+  for (Record* record : away_) look(record);
+  for (Record* record : gone_) look(record);
+  for (Record* record : old) ++record->refs;
+  for (Record* record : old) clear_recipes(record);
+  for (Record* record : old) unref(record);
 }
 
 bool Engine::available(const Ingredient& ingredient, int depth) const {

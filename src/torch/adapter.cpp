@@ -25,7 +25,10 @@ Adapter* adapter() { return the_adapter.load(std::memory_order_acquire); }
 void install(std::unique_ptr<Adapter> made) { the_adapter.store(made.release(), std::memory_order_release); }
 
 void delete_block(void* data) {
-  if (data != nullptr) adapter()->engine().free(data);
+  if (data == nullptr || adapter()->engine().free(data)) return;
+  const auto& foreign = adapter()->options().free_foreign;
+  SPILLWAY_ENSURE(foreign, "freed memory that is not ours");
+  foreign(data);
 }
 
 void delete_sentinel(void* record) { adapter()->engine().died(static_cast<Record*>(record)); }

@@ -21,11 +21,16 @@ namespace spillway {
 void delete_block(void* data);
 void delete_sentinel(void* record);
 
+class TorchRecipe;
+
 struct AdapterOptions {
   c10::Device where = c10::Device(c10::kCPU);
   std::byte* no_access = nullptr;                    // faults at any offset
   std::function<StreamId()> current_stream;          // of the calling thread
   bool recipes = true;                               // remember how storages were made
+  std::function<void(void*)> free_foreign;           // memory with our deleter that is not the engine's
+  std::function<Nanos(const TorchRecipe&, Bytes made)> estimate;  // an operator's time on the device; none: measured
+  std::function<bool()> capturing;                   // the calling thread's work goes into a graph: addresses are kept
 };
 
 class Adapter final : public Owner {

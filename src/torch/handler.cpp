@@ -138,7 +138,7 @@ class Call {
       if (use.write && !(in_place && use.record == uses_[0].record)) engine_.clear_recipes(use.record);
     }
     if (!recipe_) return;
-    recipe_->time = adapter_.device().now() - begin_;
+    recipe_->time = time_taken();
     recipe_->step = engine_.step();
     if (in_place) {
       recipe_->outputs = {uses_[0].record};
@@ -146,6 +146,11 @@ class Call {
       return;
     }
     set_outputs();
+  }
+
+  [[nodiscard]] Nanos time_taken() const {
+    const auto& estimate = adapter_.options().estimate;
+    return estimate ? estimate(*recipe_, engine_.live() - live_before_) : adapter_.device().now() - begin_;
   }
 
   // Records born in this op: outputs that are nobody's view and large enough to leave.
@@ -167,9 +172,10 @@ class Call {
   }
 
   void hold_what_leaves_sight() {
-    if (!traits_.keeps_arguments && !in_region()) return;
+    const bool captured = adapter_.options().capturing && adapter_.options().capturing();
+    if (!traits_.keeps_arguments && !in_region() && !captured) return;
     for (const Use& use : uses_) {
-      if (traits_.keeps_arguments) engine_.hold_for_life(use.record);
+      if (traits_.keeps_arguments || captured) engine_.hold_for_life(use.record);
       pin_in_region(use.record);
     }
   }

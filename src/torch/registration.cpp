@@ -24,7 +24,7 @@ using std::string_view;
 // by running torch's operator database with inputs evicted before every op.
 constexpr std::array kRawReaders = {
     string_view("aten::tensor_split.tensor_indices_or_sections"), string_view("aten::ctc_loss.Tensor"),
-    string_view("aten::_pad_packed_sequence"), string_view("aten::_pack_padded_sequence_backward"),
+    string_view("aten::max_pool1d"), string_view("aten::_pad_packed_sequence"), string_view("aten::_pack_padded_sequence_backward"),
     string_view("aten::rnn_tanh.data"), string_view("aten::rnn_relu.data"), string_view("aten::lstm.data"),
     string_view("aten::gru.data"), string_view("aten::_sobol_engine_draw"), string_view("aten::_sobol_engine_ff_"),
     string_view("aten::_sobol_engine_scramble_"), string_view("aten::_sobol_engine_initialize_state_"),

@@ -59,7 +59,7 @@ bool tell(Adapter& adapter, const at::Tensor& tensor, TensorFacts& facts) {
   facts.wrapped_number = tensor.unsafeGetTensorImpl()->is_wrapped_number();
   c10::StorageImpl* storage = tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
   facts.record = adapter.resolve(storage);
-  if (facts.record != nullptr && facts.record->size > Bytes{16}) return true;
+  if (facts.record != nullptr && (facts.record->size > Bytes{16} || !tensor.is_cpu())) return true;
   facts.record = nullptr;
   if (copy_value(tensor, facts)) return true;
   return storage->nbytes() == 0;

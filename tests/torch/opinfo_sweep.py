@@ -9,6 +9,7 @@ state are compared as raw bytes.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import sys
 import warnings
@@ -17,7 +18,7 @@ import torch
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_flatten, tree_map
 
-from spillway import native
+from spillway import hooks, native
 
 # Results that are uninitialised memory: plain differs from plain when fresh memory is filled differently.
 UNDEFINED = {"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"}
@@ -31,8 +32,8 @@ def raw(value):
         return repr(value).encode()
     if value.is_sparse or value.layout is not torch.strided:
         value = value.detach().to_dense()
-    value = value.detach().resolve_conj().resolve_neg().contiguous()
-    return str((value.dtype, tuple(value.shape))).encode() + bytes(value.reshape(-1).view(torch.uint8).tolist())
+    flat = value.detach().resolve_conj().resolve_neg().reshape(-1).clone(memory_format=torch.contiguous_format)
+    return str((value.dtype, tuple(value.shape))).encode() + bytes(flat.view(torch.uint8).tolist())
 
 
 def copies(tree, requires_grad):
@@ -112,9 +113,8 @@ def sweep_op(op, dtype, library, mode, limit):
     requires_grad = dtype.is_floating_point or dtype.is_complex
     requires_grad = requires_grad and op.supports_autograd
     samples = backwards = 0
-    for sample in op.sample_inputs("cpu", dtype, requires_grad=requires_grad):
-        if samples >= limit:
-            break
+    # All at once: later samples may be made from earlier ones, which will have left by then.
+    for sample in itertools.islice(list(op.sample_inputs("cpu", dtype, requires_grad=requires_grad)), limit):
         if op.name in UNDEFINED_DRIVER and sample.kwargs.get("driver") in (None, "gelsy"):
             continue
         samples += 1
@@ -145,6 +145,7 @@ def main():
     library = native.load()
     library.enable({"budget_bytes": 8 << 30, "device": "cpu", "policy": "dtr", "host_limit_bytes": 4 << 30,
                     "spill_dir": None, "min_evict_bytes": 1})
+    hooks.install(library)
     library.thread_off()
     for index, op in enumerate(op_db):
         if index < options.first or index % options.every or (options.only and op.name != options.only):

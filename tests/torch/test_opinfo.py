@@ -1,0 +1,46 @@
+"""The operator sweep: torch's own database, everything evicted after every op, by move and by replay: same bits as plain.
+
+`make test` takes every tenth operator; SPILLWAY_LONG=1 takes all of them, more samples and more dtypes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SWEEP = Path(__file__).with_name("opinfo_sweep.py")
+LONG = bool(os.environ.get("SPILLWAY_LONG"))
+
+
+def sweep(mode: str, dtype: str, samples: int, every: int) -> tuple[list[dict], dict]:
+    """All results; an operator that ends the process is a result ("crash") and the rest goes on in a new one."""
+    results, stats, first = [], {}, 0
+    while True:
+        command = [sys.executable, str(SWEEP), "--mode", mode, "--dtype", dtype, "--samples", str(samples), "--every", str(every), "--first", str(first)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=3000, check=False)
+        lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+        results += [line for line in lines if "op" in line]
+        if done.returncode == 0:
+            return results, next(line["stats"] for line in lines if "stats" in line)
+        begun = [line for line in lines if "begin" in line]
+        assert begun, f"the sweep did not start: {done.stderr[-2000:]}"
+        results.append({"op": begun[-1]["begin"], "status": "crash", "samples": 0, "backward": 0, "why": f"exit {done.returncode}"})
+        first = begun[-1]["index"] + 1
+
+
+@pytest.mark.parametrize("mode", ["move", "replay"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "complex64", "int64"] if LONG else ["float32"])
+def test_every_operator_gives_the_same_bits_with_everything_evicted_after_every_op(mode: str, dtype: str) -> None:
+    results, stats = sweep(mode, dtype, samples=12 if LONG else 3, every=1 if LONG else 10)
+    bad = [result for result in results if result["status"] not in ("equal", "none")]
+    equal = [result for result in results if result["status"] == "equal"]
+    print(f"{dtype} by {mode}: {len(equal)} operators equal, {sum(r['samples'] for r in equal)} samples, "
+          f"{sum(r['backward'] for r in equal)} backward runs; {stats.get('moved_out_bytes')} bytes moved, {stats.get('recomputed_ops')} ops replayed")
+    assert not bad, "\n".join(f"{r['op']}: {r['status']} {r['why']}" for r in bad)
+    assert len(equal) >= (300 if LONG else 40)
+    assert stats["recomputed_ops"] > 0 if mode == "replay" else stats["moved_out_bytes"] > 0
