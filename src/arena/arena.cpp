@@ -124,6 +124,15 @@ bool Arena::learn_done() {
   return !seen_done_.empty();
 }
 
+std::vector<Tick> Arena::pending() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<Tick> ticks;
+  for (std::uint32_t stream = 0; stream < streams_; ++stream) {
+    if (const auto tick = pool_.pending(StreamId{stream})) ticks.push_back(*tick);
+  }
+  return ticks;
+}
+
 void Arena::note_stream(StreamId stream) { streams_ = std::max(streams_, stream.index + 1); }
 
 void Arena::free(const Block& block, std::span<const Tick> last_uses) {
@@ -151,7 +160,10 @@ std::optional<Window> Arena::find_window(Bytes size, const std::function<double(
   return pool_.find_window(size, cost);
 }
 
-Bytes Arena::trim() {
+Bytes Arena::trim(bool wait) {
+  if (wait) {
+    for (const Tick tick : pending()) device_.synchronize(tick);
+  }
   const std::lock_guard lock(mutex_);
   if (learn_done()) {
     for (const Tick tick : seen_done_) pool_.note_done(tick);

@@ -48,8 +48,8 @@ class Arena {
   // another thread's allocation may spoil it.
   [[nodiscard]] std::optional<Window> find_window(Bytes size, const std::function<double(ChunkId)>& cost) const;
 
-  // Gives back every free granule whose uses are done. Returns how much that was.
-  Bytes trim();
+  // Gives back every free granule whose uses are done; with `wait`, waits for those that are not. Returns how much that was.
+  Bytes trim(bool wait = false);
   void set_limit(Bytes limit);
 
   [[nodiscard]] Device& device() const { return device_; }
@@ -63,6 +63,7 @@ class Arena {
   std::optional<Block> take_without_growth(Bytes size, StreamId on, std::vector<Tick>& waits);
   bool carry_out(const Remap& remap);
   bool learn_done();
+  [[nodiscard]] std::vector<Tick> pending() const;
   void note_stream(StreamId stream);
 
   Device& device_;

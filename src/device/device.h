@@ -75,6 +75,10 @@ class Device {
 
   // Names the point after everything enqueued on the stream so far. Each call adds one to the stream's tick value.
   [[nodiscard]] virtual Tick record(StreamId on) = 0;
+  // The point after everything enqueued on the stream so far, named without touching the device. It becomes a recorded
+  // tick when somebody waits for it or asks about it, or with the next `record`; until then it moves along with the
+  // stream, so waiting for it may wait for a little more. For points that few will ever ask about: the end of a use.
+  [[nodiscard]] virtual Tick mark(StreamId on) { return record(on); }
   // Whatever is enqueued on `waiter` from now on starts after the tick is done. No host wait.
   virtual void wait(StreamId waiter, Tick tick) = 0;
   // True once the tick is done; work before it is then visible to the host. A copy that failed is told here: query and

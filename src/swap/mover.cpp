@@ -6,11 +6,12 @@ namespace spillway {
 
 namespace {
 
-std::unique_ptr<Arena> open_tier(Device& device, Tier tier, Bytes limit) {
+std::unique_ptr<Arena> open_tier(Device& device, Tier tier, Bytes limit, Bytes step = {}) {
   if (limit <= 0_B) return nullptr;
-  const Bytes whole = round_up(limit, device.facts().granule);
+  const Bytes granule = round_up(std::max(step, device.facts().granule), device.facts().granule);
+  const Bytes whole = round_up(limit, granule);
   return std::make_unique<Arena>(device, tier,
-                                 PoolOptions{.address_space = whole * 2, .limit = whole, .granule = device.facts().granule,
+                                 PoolOptions{.address_space = whole * 2, .limit = whole, .granule = granule,
                                              .alignment = 4_KiB, .slab = 0_B});
 }
 
@@ -20,7 +21,7 @@ Mover::Mover(Device& device, const MoverOptions& options)
     : device_(device),
       out_(device.open_stream()),
       in_(device.open_stream()),
-      host_(open_tier(device, Tier::host, options.host_limit)),
+      host_(open_tier(device, Tier::host, options.host_limit, options.host_granule)),
       file_(open_tier(device, Tier::file, options.file_limit)) {}
 
 std::optional<LowerCopy> Mover::try_place(Bytes size) {

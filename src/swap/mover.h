@@ -18,6 +18,7 @@ namespace spillway {
 struct MoverOptions {
   Bytes host_limit;  // 0: no host tier
   Bytes file_limit;  // 0: no file tier
+  Bytes host_granule;  // the host tier grows in steps of this; 0: the device's granule
 };
 
 // A storage's bytes in a lower tier.

@@ -201,6 +201,46 @@ TEST_P(DeviceContract, TickIsDoneThoughLaterWorkOfItsStreamIsNot) {
   EXPECT_FALSE(device().query(late));
 }
 
+TEST_P(DeviceContract, MarkIsATickAfterEverythingEnqueuedBeforeIt) {
+  const StreamId held = device().open_stream(), waiter = device().open_stream();
+  commit(Tier::device, slot(0, 3));
+  put({Tier::device, 0_B}, granule(), 7);
+  subject_->hold(held);
+  device().copy(held, {Tier::device, granule()}, {Tier::device, 0_B}, granule());
+  const Tick mark = device().mark(held);
+  EXPECT_EQ(mark.stream, held);
+  EXPECT_FALSE(device().query(mark));
+  device().wait(waiter, mark);
+  device().copy(waiter, {Tier::device, granules(2)}, {Tier::device, granule()}, granule());
+  const Tick copied = device().record(waiter);
+  EXPECT_FALSE(device().query(copied));
+  subject_->release();
+  device().synchronize(copied);
+  EXPECT_TRUE(device().query(mark));
+  expect_holds({Tier::device, granules(2)}, granule(), 7, "copied behind a mark");
+}
+
+TEST_P(DeviceContract, MarksOfAStreamNeverGoBackAndLieBetweenItsTicks) {
+  const StreamId stream = device().open_stream();
+  const Tick before = device().record(stream), mark = device().mark(stream), again = device().mark(stream);
+  const Tick after = device().record(stream);
+  EXPECT_GT(mark.value, before.value);
+  EXPECT_GE(again.value, mark.value);
+  EXPECT_GE(after.value, again.value);
+  EXPECT_GT(device().mark(stream).value, after.value);
+}
+
+TEST_P(DeviceContract, MarkNobodyWaitedForCanBeWaitedForLater) {
+  const StreamId stream = device().open_stream();
+  const Tick mark = device().mark(stream);
+  for (int i = 0; i < 3; ++i) (void)device().record(stream);
+  device().synchronize(mark);
+  EXPECT_TRUE(device().query(mark));
+  const Tick newest = device().mark(stream);
+  device().synchronize(newest);
+  EXPECT_TRUE(device().query(newest));
+}
+
 TEST_P(DeviceContract, HeldStreamDoesNotBlockAnother) {
   const StreamId held = device().open_stream(), other = device().open_stream();
   commit(Tier::device, slot(0, 2));

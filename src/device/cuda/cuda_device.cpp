@@ -284,6 +284,8 @@ Tick CudaDevice::record(StreamId on) {
   return card_->streams.record(on);
 }
 
+Tick CudaDevice::mark(StreamId on) { return card_->streams.mark(on); }
+
 void CudaDevice::wait(StreamId waiter, Tick tick) {
   const CudaScope scope(card_->context.handle);
   card_->streams.wait(waiter, tick);

@@ -68,6 +68,7 @@ class CudaDevice final : public Device {
   [[nodiscard]] StreamId open_stream() override;
   void copy(StreamId on, Place to, Place from, Bytes size) override;
   [[nodiscard]] Tick record(StreamId on) override;
+  [[nodiscard]] Tick mark(StreamId on) override;
   void wait(StreamId waiter, Tick tick) override;
   [[nodiscard]] bool query(Tick tick) override;
   void synchronize(Tick tick) override;

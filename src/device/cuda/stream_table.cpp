@@ -55,17 +55,46 @@ StreamId StreamTable::add(CUstream handle, bool own) {
   return {static_cast<std::uint32_t>(index)};
 }
 
+// Note [Marks]
+// Naming the next tick costs a load; recording an event costs about half a microsecond, too much for every free of a
+// training step, since hardly any of those ticks is ever asked about. A mark taken before the event was recorded must not
+// stand for an event that lies before the work it marks: so `recorded` is raised before the driver is called. Whoever
+// enqueued work after that event has gone through the driver after it, and sees the raised count.
+Tick StreamTable::mark(StreamId on) {
+  Stream& stream = at(on);
+  const std::uint64_t value = stream.recorded + 1;
+  std::uint64_t highest = stream.marked;
+  while (highest < value && !stream.marked.compare_exchange_weak(highest, value)) {
+  }
+  return {on, value};
+}
+
 Tick StreamTable::record(StreamId on) {
   Stream& stream = at(on);
   Event* event = events_.take(stream.timed);
   const std::lock_guard lock(stream.mutex);
-  const CUresult result = cuda_driver().cuEventRecord(event->handle, stream.handle);
-  if (result != CUDA_SUCCESS) events_.give_back(event);
-  check_cuda("cuEventRecord", result);
-  stream.pending.push_back(event);
-  const Tick tick{on, stream.done + stream.pending.size()};
+  record_event(stream, event);
+  const Tick tick{on, stream.recorded};
   if (stream.pending.size() >= stream.sweep_at) sweep(stream);
   return tick;
+}
+
+// The stream's lock is held.
+void StreamTable::record_event(Stream& stream, Event* event) {
+  ++stream.recorded;
+  const CUresult result = cuda_driver().cuEventRecord(event->handle, stream.handle);
+  if (result != CUDA_SUCCESS) {
+    --stream.recorded;
+    events_.give_back(event);
+    check_cuda("cuEventRecord", result);
+  }
+  stream.pending.push_back(event);
+}
+
+// Somebody wants to know about a tick that was only marked. The stream's lock is held.
+void StreamTable::record_mark(Stream& stream, std::uint64_t value) {
+  if (value <= stream.recorded || value > stream.marked) return;
+  record_event(stream, events_.take(stream.timed));
 }
 
 void StreamTable::wait(StreamId waiter, Tick tick) {
@@ -73,6 +102,7 @@ void StreamTable::wait(StreamId waiter, Tick tick) {
   const CUstream waiting = at(waiter).handle;
   if (waiter == tick.stream || tick.value <= other.done) return;
   const std::lock_guard lock(other.mutex);  // the event must not mark another point before the wait is enqueued
+  record_mark(other, tick.value);
   if (const Event* event = find_pending(other, tick.value))
     SPILLWAY_CU(cuStreamWaitEvent, waiting, event->handle, CU_EVENT_WAIT_DEFAULT);
 }
@@ -81,6 +111,7 @@ bool StreamTable::query(Tick tick) {
   Stream& stream = at(tick.stream);
   if (tick.value <= stream.done) return true;
   const std::lock_guard lock(stream.mutex);
+  record_mark(stream, tick.value);
   const Event* event = find_pending(stream, tick.value);
   if (event != nullptr && !is_done(*event)) return false;
   settle(stream, tick.value);
@@ -91,6 +122,7 @@ void StreamTable::synchronize(Tick tick) {
   Stream& stream = at(tick.stream);
   if (tick.value <= stream.done) return;
   std::unique_lock lock(stream.mutex);
+  record_mark(stream, tick.value);
   Event* event = find_pending(stream, tick.value);
   if (event == nullptr) return;
   ++event->users;

@@ -6,7 +6,9 @@
 //
 //   ticks 1..done are done; pending[i] is the event of tick done + 1 + i, past[past.size() - 1 - i] that of done - i
 //
-// Ticks of a stream finish in order, so one event found done settles all before it. Asking about a tick at or below
+//   recorded == done + pending.size() whenever the lock is free; marked <= recorded + 1
+//
+// A mark names tick recorded + 1 before there is an event for it (Note [Marks] in stream_table.cpp). Ticks of a stream finish in order, so one event found done settles all before it. Asking about a tick at or below
 // `done` is one atomic load. Any thread; each stream has a lock of its own, never held while the host waits. The context
 // must be current, except for knows_done.
 #pragma once
@@ -39,6 +41,7 @@ class StreamTable {
   [[nodiscard]] CUstream handle(StreamId stream) const { return at(stream).handle; }
 
   [[nodiscard]] Tick record(StreamId on);
+  [[nodiscard]] Tick mark(StreamId on);  // no context needed
   void wait(StreamId waiter, Tick tick);
   [[nodiscard]] bool query(Tick tick);
   // True without looking when the tick was found done before.
@@ -52,6 +55,8 @@ class StreamTable {
     bool own = false, timed = false;
     std::mutex mutex;
     std::atomic<std::uint64_t> done = 0;
+    std::atomic<std::uint64_t> recorded = 0;
+    std::atomic<std::uint64_t> marked = 0;
     std::deque<Event*> pending;
     std::deque<Event*> past;  // empty where ticks are not timed
     std::size_t sweep_at = kFirstSweep;
@@ -62,6 +67,8 @@ class StreamTable {
 
   [[nodiscard]] Stream& at(StreamId stream) const;
   [[nodiscard]] StreamId add(CUstream handle, bool own);
+  void record_event(Stream& stream, Event* event);
+  void record_mark(Stream& stream, std::uint64_t value);
   [[nodiscard]] static Event* find_pending(Stream& stream, std::uint64_t value);
   void settle(Stream& stream, std::uint64_t value);
   void sweep(Stream& stream);
