@@ -60,12 +60,13 @@ class Call {
   }
 
   void find_uses() {
-    const std::size_t base = stack_.size() - traits_.arguments;
+    const auto arguments = c10::ArrayRef<c10::IValue>(stack_).slice(stack_.size() - traits_.arguments);
     for (const TensorArgument& argument : traits_.tensors) {
       storages_.clear();
-      add_storages(stack_[base + argument.position], storages_);
+      add_storages(arguments[argument.position], storages_);
+      const bool write = argument.write && (!argument.hidden_write || writes_hidden(traits_, arguments));
       for (c10::StorageImpl* storage : storages_) {
-        if (Record* record = adapter_.resolve(storage)) uses_.push_back({record, argument.write});
+        if (Record* record = adapter_.resolve(storage)) uses_.push_back({record, write});
       }
     }
   }

@@ -93,6 +93,7 @@ OpTraits traits_of(const c10::OperatorHandle& op) {
   const bool hidden = contains(kHiddenWrites, name);
   for (std::uint16_t at = 0; at < traits.arguments; ++at) {
     const c10::Argument& argument = schema.arguments()[at];
+    if (hidden && argument.name() == "training") traits.training = static_cast<std::int16_t>(at);
     if (!may_hold_tensors(argument.type())) continue;
     const bool statistics = hidden && (argument.name() == "running_mean" || argument.name() == "running_var");
     traits.tensors.push_back({at, writes(argument) || statistics || traits.collective, statistics});
@@ -104,6 +105,12 @@ OpTraits traits_of(const c10::OperatorHandle& op) {
   traits.random = op.hasTag(at::Tag::nondeterministic_seeded);
   traits.splits = runs_in_pieces(name);
   return traits;
+}
+
+bool writes_hidden(const OpTraits& traits, c10::ArrayRef<c10::IValue> arguments) {
+  if (traits.training < 0) return true;
+  const c10::IValue& flag = arguments[static_cast<std::size_t>(traits.training)];
+  return !flag.isBool() || flag.toBool();
 }
 
 }  // namespace spillway

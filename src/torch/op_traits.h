@@ -24,6 +24,7 @@ enum class Replay : std::uint8_t {
 struct OpTraits {
   std::uint16_t arguments = 0;
   std::vector<TensorArgument> tensors;  // positions whose value may hold tensors or storages
+  std::int16_t training = -1;  // position of the flag that turns hidden writes on; -1: they always happen
   Replay replay = Replay::never;
   bool random = false;      // draws from a generator
   bool splits = false;      // works through lists element by element: may run in pieces
@@ -32,5 +33,8 @@ struct OpTraits {
 };
 
 [[nodiscard]] OpTraits traits_of(const c10::OperatorHandle& op);
+
+// Whether this call writes behind its schema's back. `arguments`: all of them, in order.
+[[nodiscard]] bool writes_hidden(const OpTraits& traits, c10::ArrayRef<c10::IValue> arguments);
 
 }  // namespace spillway

@@ -162,15 +162,8 @@ class Rebuild {
       if (found != temporaries_.end()) return tensor_over(found->second, facts);
       return tensor_over(storage_over(facts.record->data, facts.record->size, facts.device), facts);
     }
-    StoragePtr storage = storage_over(nullptr, 0_B, facts.device);
-    if (facts.has_value) {
-      auto* value = const_cast<std::byte*>(facts.value.data());
-      storage = storage_over(value, Bytes{static_cast<std::int64_t>(facts.value.size())}, facts.device);
-      TensorFacts at_start = facts;
-      at_start.offset = 0;
-      return tensor_over(storage, at_start);
-    }
-    return tensor_over(storage, facts);
+    auto* value = const_cast<std::byte*>(facts.value.data());
+    return tensor_over(storage_over(facts.value_size > 0_B ? value : nullptr, facts.value_size, facts.device), facts);
   }
 
   torch::jit::Stack arguments(const TorchRecipe& recipe, const Record& wanted, const StoragePtr& so_far) {

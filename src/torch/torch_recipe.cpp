@@ -40,15 +40,24 @@ class CpuState final : public GeneratorState {
   std::optional<double> double_sample_;
 };
 
-// A one-element CPU tensor is told by its value: scalars arrive wrapped like this and die with the op.
-bool copy_value(const at::Tensor& tensor, TensorFacts& facts) {
-  if (!tensor.is_cpu() || tensor.numel() != 1 || tensor.itemsize() > facts.value.size()) return false;
+// A tiny CPU storage is told by its bytes, a one-element view of a foreign one by that element: scalars arrive wrapped
+// like this and die with the op.
+bool copy_value(const at::Tensor& tensor, const c10::StorageImpl& storage, TensorFacts& facts) {
+  if (!tensor.is_cpu() || tensor.numel() == 0) return false;
+  if (storage.nbytes() <= facts.value.size()) {
+    std::memcpy(facts.value.data(), storage.data(), storage.nbytes());
+    facts.value_size = Bytes{static_cast<std::int64_t>(storage.nbytes())};
+    return true;
+  }
+  if (tensor.numel() != 1 || tensor.itemsize() > facts.value.size()) return false;
   std::memcpy(facts.value.data(), tensor.const_data_ptr(), tensor.itemsize());
-  facts.has_value = true;
+  facts.value_size = Bytes{static_cast<std::int64_t>(tensor.itemsize())};
+  facts.offset = 0;
   return true;
 }
 
-bool tell(Adapter& adapter, const at::Tensor& tensor, TensorFacts& facts) {
+// `by_record`: the bytes are not to be copied whatever their size (they are what the op changes).
+bool tell(Adapter& adapter, const at::Tensor& tensor, bool by_record, TensorFacts& facts) {
   if (!is_plain(tensor) || tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides()) return false;
   facts.sizes.assign(tensor.sizes().begin(), tensor.sizes().end());
   facts.strides.assign(tensor.strides().begin(), tensor.strides().end());
@@ -59,10 +68,10 @@ bool tell(Adapter& adapter, const at::Tensor& tensor, TensorFacts& facts) {
   facts.wrapped_number = tensor.unsafeGetTensorImpl()->is_wrapped_number();
   c10::StorageImpl* storage = tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
   facts.record = adapter.resolve(storage);
-  if (facts.record != nullptr && (facts.record->size > Bytes{16} || !tensor.is_cpu())) return true;
+  const Bytes by_value{static_cast<std::int64_t>(facts.value.size())};
+  if (facts.record != nullptr && (by_record || facts.record->size > by_value || !tensor.is_cpu())) return true;
   facts.record = nullptr;
-  if (copy_value(tensor, facts)) return true;
-  return storage->nbytes() == 0;
+  return copy_value(tensor, *storage, facts) || storage->nbytes() == 0;
 }
 
 class Recorder {
@@ -95,7 +104,8 @@ class Recorder {
       recipe_.arguments[position] = c10::IValue(at::Tensor());
       return true;
     }
-    if (!tell(adapter_, tensor, slot.facts)) return false;
+    const bool changed = recipe_.in_place && position == 0;
+    if (!tell(adapter_, tensor, changed, slot.facts)) return false;
     recipe_.tensors.push_back(std::move(slot));
     if (element < 0) recipe_.arguments[position] = c10::IValue();
     return true;
@@ -140,17 +150,19 @@ std::unique_ptr<TorchRecipe> try_record(Adapter& adapter, const c10::OperatorHan
   auto recipe = std::make_unique<TorchRecipe>(op, keys);
   const auto arguments = c10::ArrayRef<c10::IValue>(stack).slice(stack.size() - traits.arguments);
   recipe->arguments.resize(arguments.size());
+  recipe->in_place = traits.replay == Replay::in_place;
   std::size_t next = 0;
+  const bool hidden = writes_hidden(traits, arguments);
   Recorder recorder(adapter, *recipe);
   for (std::uint16_t at = 0; at < traits.arguments; ++at) {
     if (next < traits.tensors.size() && traits.tensors[next].position == at) {
-      if (!recorder.add(at, arguments[at], traits.tensors[next++].hidden_write)) return nullptr;
+      if (!recorder.add(at, arguments[at], hidden && traits.tensors[next].hidden_write)) return nullptr;
+      ++next;
     } else {
       recipe->arguments[at] = arguments[at];
     }
   }
   recipe->grad_mode = c10::GradMode::is_enabled();
-  recipe->in_place = traits.replay == Replay::in_place;
   if (traits.random) {
     recipe->generator = save_generator(op, stack, adapter.options().where);
     if (recipe->generator == nullptr) return nullptr;

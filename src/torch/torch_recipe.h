@@ -1,6 +1,6 @@
 // One operator call kept as facts: handle, masked keys, plain arguments, tensors as metadata, generator state.
 //
-// A tensor argument is its record and shape; a one-element CPU tensor (a wrapped number) is its value. Nothing in here
+// A tensor argument is its record and shape; a tiny CPU tensor (a wrapped number) is its value. Nothing in here
 // keeps a tensor or a storage alive.
 #pragma once
 
@@ -25,7 +25,7 @@ struct TensorFacts {
   c10::DispatchKeySet keys;
   c10::Device device = c10::Device(c10::kCPU);
   bool wrapped_number = false;
-  bool has_value = false;
+  Bytes value_size;          // positive: the storage's bytes are in `value`
   std::array<std::byte, 16> value{};
 };
 
