@@ -51,8 +51,8 @@ class Device {
 
   [[nodiscard]] virtual const DeviceFacts& facts() const = 0;
 
-  // Once per tier, before its first commit, in whole granules. No memory is taken. Throws InputError when the tier cannot be had here
-  // (a spill folder on tmpfs, not writable, ...), with what would help.
+  // Once per tier, before its first commit, in whole granules. No memory is taken. Throws InputError when the tier
+  // cannot be had here (a spill folder on tmpfs, not writable, ...), with what would help.
   virtual void reserve(Tier tier, Bytes size) = 0;
 
   // False when there is no memory for it: nothing has changed then. The range is made of whole granules and was not

@@ -1,7 +1,7 @@
 // Which parts of one tier are reserved and committed, and the rules every device holds its user to.
 //
-// A device asks the ledger before it acts and tells it afterwards: what breaks a rule throws InvariantError here, so that
-// all devices refuse the same things. Bookkeeping only, exact to the byte:
+// A device asks the ledger before it acts and tells it afterwards: what breaks a rule throws InvariantError here, so
+// that all devices refuse the same things. Bookkeeping only, exact to the byte:
 //
 //   committed() == sum of the lengths of the committed ranges <= limit(), when there is a limit
 //

@@ -52,8 +52,8 @@ inline std::string tier_name(Tier tier) {
   return std::array<std::string, 3>{"device", "host", "file"}.at(static_cast<std::size_t>(tier));
 }
 
-// Every tier is reserved with kArena granules. The last granule of the host tier is the window through which tests write
-// and read the others; it is committed by the first put() or get().
+// Every tier is reserved with kArena granules. The last granule of the host tier is the window through which tests
+// write and read the others; it is committed by the first put() or get().
 class DeviceContract : public testing::TestWithParam<DeviceCase> {
  protected:
   static constexpr std::int64_t kArena = 64;

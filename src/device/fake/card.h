@@ -1,7 +1,7 @@
 // A card in figures: what the fake device needs to know to keep time and count bytes like it.
 //
-// Rates are bytes per second each way; "out" is device to host, "in" is host to device. find_card knows the cards of the
-// papers and of today; load_card reads a user's own from a small JSON file, most easily as a change to a known one:
+// Rates are bytes per second each way; "out" is device to host, "in" is host to device. find_card knows the cards of
+// the papers and of today; load_card reads a user's own from a small JSON file, most easily as a change to a known one:
 //
 //   {"like": "rtx3090", "name": "my 3090 on a riser", "in_gb_s": 6.4, "out_gb_s": 6.5}
 //

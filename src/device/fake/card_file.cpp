@@ -151,7 +151,8 @@ void check_keys(const std::string& path, const Json& json) {
 void take_field(const std::string& path, const Json& json, const Field& field, Card& card) {
   const auto take = [&](auto member) { return read(json.at(field.key), card.*member); };
   if (const Accepted accepted = std::visit(take, field.member))
-    refuse(path, "field '" + std::string(field.key) + "' is " + json.at(field.key).dump() + "; accepted is " + *accepted);
+    refuse(path, "field '" + std::string(field.key) + "' is " + json.at(field.key).dump() + "; accepted is " +
+                     *accepted);
 }
 
 // What a single field cannot show.
@@ -177,7 +178,8 @@ Card load_card(const std::string& path) {
     if (json.contains(field.key)) {
       take_field(path, json, field, card);
     } else if (!field.has_default && !json.contains("like")) {
-      refuse(path, "field '" + std::string(field.key) + "' is missing; give it, or start from a known card with 'like'");
+      refuse(path, "field '" + std::string(field.key) +
+                       "' is missing; give it, or start from a known card with 'like'");
     }
   }
   check_whole(path, card);

@@ -1,5 +1,5 @@
-// The known cards. Memory, memory rate and arithmetic are the makers' data sheets (dense rates, no sparsity; where a card
-// has no tf32 or 16-bit unit, the rate of the next wider type it has). What data sheets do not tell is below.
+// The known cards. Memory, memory rate and arithmetic are the makers' data sheets (dense rates, no sparsity; where a
+// card has no tf32 or 16-bit unit, the rate of the next wider type it has). What data sheets do not tell is below.
 #include <algorithm>
 #include <array>
 #include <cctype>

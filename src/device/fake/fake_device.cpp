@@ -8,13 +8,16 @@ namespace spillway {
 
 FakeDevice::FakeDevice(Card card, FakeOptions options)
     : card_(std::move(card)),
-      facts_{.name = card_.name + " (simulated)", .granule = card_.granule, .memory = card_.memory, .holds_bytes = false},
+      facts_{.name = card_.name + " (simulated)",
+             .granule = card_.granule,
+             .memory = card_.memory,
+             .holds_bytes = false},
       ledgers_{Ledger(card_.granule, card_.memory), Ledger(card_.granule, card_.host_memory),
                Ledger(card_.granule, card_.file_room)},
       timeline_(card_),
       races_(options.detect_races ? std::make_unique<Races>() : nullptr) {
-  for (Rate rate : {card_.out, card_.in, card_.out_both, card_.in_both, card_.hbm / 2, card_.host_copy, card_.file_write,
-                    card_.file_read})
+  for (Rate rate : {card_.out, card_.in, card_.out_both, card_.in_both, card_.hbm / 2, card_.host_copy,
+                    card_.file_write, card_.file_read})
     SPILLWAY_ENSURE(rate > Rate{}, "every rate of a card is positive");
   SPILLWAY_ENSURE(card_.compute_slots > 0, "a card runs at least one kernel at once");
   SPILLWAY_ENSURE(card_.memory > 0_B && card_.host_memory > 0_B && card_.file_room > 0_B, "every tier has room");

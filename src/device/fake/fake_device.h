@@ -1,8 +1,9 @@
 // A simulated card: a virtual clock and byte-exact books instead of memory and a GPU.
 //
-// Nothing is kept and nothing moves; what a program would have waited for is told to the nanosecond. The host has a clock
-// too: every call that enqueues takes Card::launch or Card::event of it, `advance` is the host's own work, `synchronize`
-// moves it to the end of what is waited for. A query takes Card::event: a loop that polls needs that to be above zero.
+// Nothing is kept and nothing moves; what a program would have waited for is told to the nanosecond. The host has a
+// clock too: every call that enqueues takes Card::launch or Card::event of it, `advance` is the host's own work,
+// `synchronize` moves it to the end of what is waited for. A query takes Card::event: a loop that polls needs that to
+// be above zero.
 //
 //   same card, same calls -> same times, always
 //

@@ -1,9 +1,10 @@
 // Finds accesses that nothing orders: two streams touching the same bytes, at least one writing, with no wait between.
 //
-// Whether a missing wait does harm depends on timing, and a simulation's timing is always the same. So order is judged by
-// what was said, not by when things happened: a vector clock per stream and one for the host, joined by waits, by ticks
-// the host has seen done, and by enqueueing (work comes after all the host knew when it enqueued it). The first unordered
-// access throws InvariantError from the call that enqueues it. For tests: keeps every tick's clock. Not locked.
+// Whether a missing wait does harm depends on timing, and a simulation's timing is always the same. So order is judged
+// by what was said, not by when things happened: a vector clock per stream and one for the host, joined by waits, by
+// ticks the host has seen done, and by enqueueing (work comes after all the host knew when it enqueued it). The first
+// unordered access throws InvariantError from the call that enqueues it. For tests: keeps every tick's clock. Not
+// locked.
 #pragma once
 
 #include <array>

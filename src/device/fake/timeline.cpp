@@ -73,8 +73,10 @@ Rate Timeline::copy_rate(const Work& work, Busy busy) const {
     case Lane::in: return busy.out ? card_.in_both : card_.in;
     case Lane::device: return card_.hbm / 2;  // every byte is read and written
     case Lane::host: return card_.host_copy;
-    case Lane::file_write: return work.from.tier == Tier::device ? std::min(card_.file_write, card_.out) : card_.file_write;
-    case Lane::file_read: return work.to.tier == Tier::device ? std::min(card_.file_read, card_.in) : card_.file_read;
+    case Lane::file_write:
+      return work.from.tier == Tier::device ? std::min(card_.file_write, card_.out) : card_.file_write;
+    case Lane::file_read:
+      return work.to.tier == Tier::device ? std::min(card_.file_read, card_.in) : card_.file_read;
     case Lane::compute: break;
   }
   fail_invariant(__FILE__, __LINE__, "work.lane", "a copy is on a lane of copies");
@@ -201,7 +203,8 @@ bool Timeline::is_touched(Tier tier, Range range) const {
     };
     return work.kind == Kind::copy && (at(work.to) || at(work.from));
   };
-  return std::ranges::any_of(streams_, [&](const Stream& stream) { return std::ranges::any_of(stream.queue, touches); });
+  return std::ranges::any_of(streams_,
+                             [&](const Stream& stream) { return std::ranges::any_of(stream.queue, touches); });
 }
 
 }  // namespace spillway

@@ -1,13 +1,13 @@
 // The virtual clock of the fake device: streams of work, and when each piece of it is done, to the nanosecond.
 //
-// Work flows like a fluid. Whatever is at the head of a stream and may run progresses at a rate that depends on what else
-// runs at that instant: a copy slows when the link is busy the other way, a kernel slows beside copies. Work of one kind
-// (a lane: the link out, the link in, the file each way, kernels, ...) runs one at a time in the order of becoming ready;
-// ready at the same instant: in the order enqueued, or by stream id when one event releases several.
+// Work flows like a fluid. Whatever is at the head of a stream and may run progresses at a rate that depends on what
+// else runs at that instant: a copy slows when the link is busy the other way, a kernel slows beside copies. Work of
+// one kind (a lane: the link out, the link in, the file each way, kernels, ...) runs one at a time in the order of
+// becoming ready; ready at the same instant: in the order enqueued, or by stream id when one event releases several.
 //
 // Rates change only at events, and events lie at whole nanoseconds: a piece of work is done at the first nanosecond at
-// which nothing of it is left. Between events the bookkeeping is exact integer arithmetic, so a result does not depend on
-// how often the clock is looked at. Not locked.
+// which nothing of it is left. Between events the bookkeeping is exact integer arithmetic, so a result does not depend
+// on how often the clock is looked at. Not locked.
 #pragma once
 
 #include <array>

@@ -34,7 +34,8 @@ HostDevice::HostDevice(HostOptions options)
       owner_(getpid()),
       ledgers_{Ledger(options_.granule, options_.memory), Ledger(options_.granule, options_.host_memory),
                Ledger(options_.granule, options_.file_room)} {
-  SPILLWAY_ENSURE(options_.granule > 0_B && options_.granule % page_size() == 0_B && options_.granule % kFileBlock == 0_B,
+  const Bytes granule = options_.granule;
+  SPILLWAY_ENSURE(granule > 0_B && granule % page_size() == 0_B && granule % kFileBlock == 0_B,
                   "the granule is a multiple of the page size");
 }
 

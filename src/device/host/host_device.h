@@ -2,8 +2,8 @@
 //
 // This is what runs where there is no card, and what holds training on the CPU inside a RAM budget. The device tier and
 // the host tier are two stretches of addresses with memory behind the committed parts only; memory given back faults on
-// a late access. The file tier is a SpillFile. Work of the program itself is on `caller_stream`: a tick recorded there is
-// done at once, a wait there blocks the caller, a copy there runs inline (and throws its own DeviceError).
+// a late access. The file tier is a SpillFile. Work of the program itself is on `caller_stream`: a tick recorded there
+// is done at once, a wait there blocks the caller, a copy there runs inline (and throws its own DeviceError).
 //
 //   committed(device) <= HostOptions::memory, when that is set
 //

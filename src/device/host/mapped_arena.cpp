@@ -16,7 +16,8 @@ namespace {
 std::size_t length(Range range) { return static_cast<std::size_t>(range.length().count); }
 
 [[noreturn]] void fail(const char* call, Range range) {
-  throw DeviceError(std::string(call) + " of " + std::to_string(range.length().count) + " bytes failed: " + std::strerror(errno));
+  const std::string why = std::strerror(errno);
+  throw DeviceError(std::string(call) + " of " + std::to_string(range.length().count) + " bytes failed: " + why);
 }
 
 }  // namespace

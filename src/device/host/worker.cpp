@@ -12,7 +12,8 @@
 namespace spillway {
 namespace {
 
-// Signals of the program are for the program's own threads. Faults stay open: they belong to the thread that caused them.
+// Signals of the program are for the program's own threads. Faults stay open: they belong to the thread that caused
+// them.
 void leave_signals_to_others() {
   sigset_t mask;
   sigfillset(&mask);

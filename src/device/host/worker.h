@@ -5,8 +5,9 @@
 //
 //   done() <= recorded(), and everything enqueued before tick v has run once done() >= v
 //
-// A task that throws fails the worker: its later tasks are skipped, and every tick from then on is done but failed, here
-// and on each worker that waits for such a tick. Nothing fails silently, nothing hangs. All functions from any thread.
+// A task that throws fails the worker: its later tasks are skipped, and every tick from then on is done but failed,
+// here and on each worker that waits for such a tick. Nothing fails silently, nothing hangs. All functions from any
+// thread.
 #pragma once
 
 #include <atomic>
