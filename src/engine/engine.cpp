@@ -87,8 +87,13 @@ void Engine::count(const Record& record, int sign) {
   live_ += bytes;
   peak_live_ = std::max(peak_live_, live_);
   mark_peak_ = std::max(mark_peak_, live_);
+  if (rebuilding_ == 0) stats_.plain_peak = std::max(stats_.plain_peak, live_ + absent_);
   recent_.live = std::max(recent_.live, live_);
   if ((record.owner != nullptr || record.orphan) && !record.held && record.size >= options_.smallest) evictable_ += bytes;
+}
+
+void Engine::note_absent(const Record& record, int sign) {
+  if (!record.orphan) absent_ += round_up(record.size, options_.alignment) * sign;
 }
 
 std::vector<Tick> Engine::last_uses(const Record& record) {
@@ -150,6 +155,7 @@ bool Engine::free(void* data) {
 
 void Engine::died(Record* record) {
   const Lock lock(mutex_);
+  note_absent(*record, -1);
   owner_.disown(*record);
   if (record->residence == Residence::dropped) {
     if (record->dependents > 0) inherit_leaves(*record);
@@ -354,10 +360,10 @@ RecentPeaks Engine::recent_peaks() const {
   return recent_;
 }
 
-Bytes Engine::largest_free() const {
+Bytes Engine::most_available() const {
   const Lock lock(mutex_);
-  const PoolStats arena = arena_.stats();
-  return std::max(arena.largest_free, arena_.limit() - arena.reserved);
+  const Bytes leaving = options_.budget ? evictable_ : 0_B;
+  return arena_.limit() - (live_ - leaving);
 }
 
 void Engine::before_fork() {

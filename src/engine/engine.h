@@ -77,6 +77,7 @@ struct StallTimes { Nanos fetch, room, host_room, file; };
 
 struct EngineStats {
   Bytes budget, reserved, peak_reserved, live, peak_live, floor;
+  Bytes plain_peak;  // of live bytes, had nothing left; what rebuilds need is not in it
   std::int64_t ops = 0, steps = 0, evictions = 0, recomputed_ops = 0;
   Bytes moved_out, moved_in, dropped, left_clean;
   Nanos recompute;
@@ -164,7 +165,8 @@ class Engine {
 
   [[nodiscard]] EngineStats stats() const;
   [[nodiscard]] RecentPeaks recent_peaks() const;
-  [[nodiscard]] Bytes largest_free() const;  // without evicting: the longest free stretch, or what may still be committed
+  // What one allocation could have once everything has left that may.
+  [[nodiscard]] Bytes most_available() const;
   // With the lock: every record whose bytes are on the device.
   template <class Visit>
   void for_each_resident(Visit visit) const { table_.for_each(visit); }
@@ -200,6 +202,7 @@ class Engine {
   void unref(Record* record);
   void release_recipes(Record& record);
   void count(const Record& record, int sign);
+  void note_absent(const Record& record, int sign);
   [[nodiscard]] Nanos rebuild_time(const Record& record, int depth) const;
   [[nodiscard]] double comeback_nanos(const Record& record) const;
   [[nodiscard]] bool wait_for_others(Lock& lock);
@@ -223,6 +226,8 @@ class Engine {
   std::vector<Recipe*> dying_;
   std::uint64_t clock_ = 0, step_ = 0;
   int in_flight_ = 0, waiting_ = 0;
+  Bytes absent_;        // of living storages whose bytes are not on the device
+  int rebuilding_ = 0;
   bool child_ = false;  // see Note [Forked children]
   std::uint32_t most_stream_ = 0;  // the largest number of a stream met
   Bytes live_, peak_live_, mark_peak_, evictable_;

@@ -13,6 +13,9 @@
 #include "torch/cpu_allocator.h"
 #include "torch/key.h"
 #include "torch/registration.h"
+#if SPILLWAY_HAS_CUDA
+#include "torch/cuda/start_cuda.h"
+#endif
 
 namespace spillway {
 
@@ -69,6 +72,25 @@ std::unique_ptr<Adapter> start_on_cpu(const nlohmann::json& options) {
   return std::make_unique<Adapter>(std::move(device), caller, engine, std::move(adapter));
 }
 
+// "cuda" or "cuda:N".
+std::optional<int> card_of(const std::string& device) {
+  if (device.rfind("cuda", 0) != 0) return std::nullopt;
+  if (device == "cuda") return 0;
+  if (device.size() != 6 || device[4] != ':' || device[5] < '0' || device[5] > '9') return std::nullopt;
+  return device[5] - '0';
+}
+
+void start_on_card(int card, const nlohmann::json& options) {
+#if SPILLWAY_HAS_CUDA
+  std::optional<std::string> folder;
+  if (const auto found = options.find("spill_dir"); found != options.end() && !found->is_null()) folder = found->get<std::string>();
+  start_on_cuda(engine_options(options), {.card = card, .host_limit = bytes_option(options, "host_limit_bytes"), .spill_folder = folder});
+#else
+  (void)options;
+  throw InputError("device 'cuda:" + std::to_string(card) + "' is not there: this build of spillway is without CUDA");
+#endif
+}
+
 void guard_forks() {
   ::pthread_atfork([] { adapter()->engine().before_fork(); }, [] { adapter()->engine().after_fork(false); },
                    [] { adapter()->engine().after_fork(true); });
@@ -91,8 +113,11 @@ void start(const nlohmann::json& options) {
     install(start_on_cpu(options));
     install_cpu_allocator();
     guard_forks();
+  } else if (const auto card = card_of(device)) {
+    start_on_card(*card, options);
+    guard_forks();
   } else {
-    throw InputError("device '" + device + "' is not there: cpu is");
+    throw InputError("unknown device '" + device + "': cpu, cuda and cuda:N are there");
   }
   std::call_once(registered, register_handlers);
   c10::impl::tls_set_dispatch_key_included(kKey, true);

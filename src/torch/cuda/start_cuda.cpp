@@ -1,0 +1,77 @@
+#include "torch/cuda/start_cuda.h"
+
+#include <ATen/Context.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGuard.h>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "device/cuda/cuda_device.h"
+#include "device/cuda/driver.h"
+#include "torch/cuda/cuda_allocator.h"
+#include "torch/cuda/op_cost.h"
+#include "torch/host_room.h"
+
+namespace spillway {
+
+namespace {
+
+// Committing costs 46 us a granule whatever its size (CudaOptions::granule); small budgets are held more exactly by the
+// smallest there is.
+constexpr Bytes kSmallGranule = 2_MiB, kLargeGranule = 16_MiB;
+constexpr Bytes kLargeBudget = 4_GiB;
+// Address space costs nothing; several times the largest card leaves room to remap.
+constexpr Bytes kCardSpace = 1024_GiB;
+// Longer than any storage: an access at any offset of an evicted one faults.
+constexpr Bytes kNoAccess = 512_GiB;
+// Pinned memory is registered slab by slab; fewer, larger ones copy faster (CudaOptions::host_slab).
+constexpr Bytes kHostStep = 64_MiB;
+constexpr Bytes kFileRoom = 512_GiB;
+// Out and back over the link, about 50 GB/s each way (NVIDIA H200, gpu_tests --gtest_filter='CudaFigures.*').
+constexpr double kMoveNanosPerByte = 0.04;
+
+// Reserved addresses of the card that never get memory.
+std::byte* reserve_no_access() {
+  CUdeviceptr base = 0;
+  SPILLWAY_CU(cuMemAddressReserve, &base, static_cast<std::size_t>(kNoAccess.count), /*alignment=*/0, /*addr=*/0, 0);
+  return reinterpret_cast<std::byte*>(base);
+}
+
+CudaOptions card_options(const EngineOptions& engine, const CudaStart& start) {
+  CudaOptions card;
+  card.card = start.card;
+  card.granule = engine.granule;
+  if (start.spill_folder && engine.budget) card.file = SpillFileOptions{.folder = *start.spill_folder};
+  return card;
+}
+
+}  // namespace
+
+void start_on_cuda(EngineOptions engine, const CudaStart& start) {
+  const bool large = !engine.budget || *engine.budget >= kLargeBudget;
+  engine.granule = large ? kLargeGranule : kSmallGranule;
+  if (engine.budget && *engine.budget < engine.granule) {
+    throw InputError("a budget of " + to_text(*engine.budget) + " is below the smallest possible, " + to_text(engine.granule));
+  }
+  engine.address_space = kCardSpace;
+  engine.host_granule = kHostStep;
+  engine.move_nanos_per_byte = kMoveNanosPerByte;
+  if (engine.budget) {
+    engine.host_limit = start.host_limit.value_or(room_on_host() * 8 / 10);
+    engine.file_limit = start.spill_folder ? kFileRoom : 0_B;
+  }
+  at::globalContext().lazyInitDevice(c10::kCUDA);
+  const auto index = static_cast<c10::DeviceIndex>(start.card);
+  const c10::cuda::CUDAGuard guard(index);
+  auto device = std::make_unique<CudaDevice>(card_options(engine, start));
+  CudaDevice& card = *device;
+  const StreamId compute = current_cuda_stream(card, index);
+  AdapterOptions options{.where = c10::Device(c10::kCUDA, index), .no_access = reserve_no_access(),
+                         .current_stream = [&card, index] { return current_cuda_stream(card, index); },
+                         .recipes = engine.budget.has_value() && engine.leave != Leave::move,
+                         .free_foreign = &free_native, .estimate = &estimate_cuda_time, .capturing = &is_capturing};
+  install(std::make_unique<Adapter>(std::move(device), compute, engine, std::move(options)));
+  install_cuda_allocator(*adapter(), card);
+}
+
+}  // namespace spillway
