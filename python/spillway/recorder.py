@@ -185,7 +185,7 @@ class Recorder:
             return
         tensors = _tensors_of([result, [args[place] for place in traits[0] if place < len(args)],
                                [kwargs[name] for name in traits[1] if name in kwargs]])  # fmt: skip
-        if self._flip is not None and self._flip[:2] == (self._record.step, index):
+        if self._flip is not None and self._flip[:2] == (self._record.step, index) and tensors:
             flip_bit(tensors[0], self._flip[2])
         if self._with_ops:
             self._record.fact("op", index, str(function), tensors)

@@ -1,0 +1,181 @@
+"""The front door with the native library behind it: budgets held, bits equal, statistics as promised, failures told."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+import fork_server
+from spillway import native
+
+pytestmark = pytest.mark.skipif(not native.LIBRARY.exists(), reason=f"{native.LIBRARY} is not built")
+
+# Eight activations of 2 MiB beside 2 MiB of parameters: about 30 MiB in plain.
+TRAINS = """
+import torch
+torch.manual_seed(0)
+torch.set_num_threads(1)
+layers = [torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.ReLU(), torch.nn.Dropout(0.1)) for _ in range(4)]
+model = torch.nn.Sequential(*layers, torch.nn.BatchNorm1d(256))
+optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+for _ in range(3):
+    optimizer.zero_grad()
+    loss = model(torch.randn(2048, 256)).square().mean()
+    loss.backward()
+    optimizer.step()
+    print(loss.item())
+print(sum(p.double().sum().item() for p in model.parameters()))
+"""
+
+KEYS = {
+    "budget_bytes", "peak_bytes", "peak_live_bytes", "floor_bytes", "steps", "ops", "moved_out_bytes", "moved_in_bytes",
+    "recomputed_ops", "recompute_seconds", "stall_seconds", "violations", "device", "policy", "torch",
+}  # fmt: skip
+BUDGET = 16 << 20
+
+
+@pytest.fixture(scope="module")
+def server():
+    server = fork_server.Server("real")
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def spillway(server, tmp_path):
+    """Runs `spillway <arguments> train.py` on a script, in a folder of its own."""
+
+    def run(text, *arguments, **environment):
+        (tmp_path / "train.py").write_text(text)
+        return server.run([*arguments, "train.py"], tmp_path, {**os.environ, **environment})
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def plain(server, tmp_path_factory):
+    """What the training script prints without us."""
+    return server.execute(TRAINS, tmp_path_factory.mktemp("plain")).stdout
+
+
+@pytest.mark.parametrize("policy", ["lru", "dtr"])
+def test_a_script_in_half_its_memory_prints_the_same(spillway, tmp_path, plain, policy):
+    done = spillway(TRAINS, "run", "--device", "cpu", "--budget", BUDGET, "--policy", policy, "--stats", "out.json")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == plain != ""
+    stats = json.loads((tmp_path / "out.json").read_text())
+    assert KEYS <= stats.keys()
+    assert stats["budget_bytes"] == BUDGET and stats["policy"] == policy and stats["device"] == "cpu"
+    assert stats["peak_live_bytes"] <= stats["peak_bytes"] <= BUDGET and stats["violations"] == 0
+    assert stats["moved_out_bytes"] + stats["recomputed_ops"] > 0
+    assert stats["steps"] == 3 and stats["ops"] > 100
+    assert set(stats["stall_seconds"]) == {"fetch", "room", "host_room", "file"}
+    assert "16.0 MiB" in done.stderr
+
+
+def test_without_a_budget_nothing_moves(spillway, tmp_path, plain):
+    done = spillway(TRAINS, "run", "--device", "cpu", "--stats", "out.json")
+    assert done.stdout == plain
+    stats = json.loads((tmp_path / "out.json").read_text())
+    assert stats["budget_bytes"] is None and stats["moved_out_bytes"] == stats["recomputed_ops"] == 0
+    assert stats["peak_bytes"] > BUDGET > stats["floor_bytes"] > 0
+
+
+def test_verify_finds_a_budgeted_run_equal(spillway):
+    done = spillway(TRAINS, "verify", "--device", "cpu", "--budget", BUDGET)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.startswith("equal, bit for bit: 3 steps (")
+    assert "moved 0 B, recomputed 0 ops" not in done.stdout
+
+
+def test_verify_names_one_flipped_bit_under_a_budget(spillway):
+    done = spillway(TRAINS, "verify", "--once", "--device", "cpu", "--budget", BUDGET, SPILLWAY_TEST_FLIP="1:1:8200")  # op 0 is the item() of the print before
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert done.stdout.startswith("different: step 1, op 1 aten.randn.default, output 0 (float32[2048, 256]), element [1, 0]: ")
+
+
+def test_a_budget_nothing_fits_into_is_torchs_out_of_memory(spillway, tmp_path):
+    done = spillway(TRAINS, "run", "--device", "cpu", "--budget", "3MiB", "--stats", "out.json")
+    assert done.returncode == 1
+    assert "OutOfMemoryError" in done.stderr and "spillway/" not in done.stderr
+    assert json.loads((tmp_path / "out.json").read_text())["violations"] == 0
+
+
+CATCHES = """
+import torch
+held = [torch.ones(1 << 19) for _ in range(3)]
+try:
+    torch.empty(1 << 23)
+except torch.OutOfMemoryError as error:
+    print("caught")
+print(sum(x.sum().item() for x in held))
+"""
+
+
+def test_a_script_that_catches_it_goes_on_with_its_data(spillway):
+    done = spillway(CATCHES, "run", "--quiet", "--device", "cpu", "--budget", "8MiB")
+    assert done.stdout == f"caught\n{3 * 2**19}.0\n", done.stderr
+
+
+@pytest.mark.parametrize("flags, says", [
+    (["--policy", "no-such-policy"], "unknown policy 'no-such-policy'"), (["--budget", "1"], "budget"),
+])  # fmt: skip
+def test_what_the_engine_refuses_is_one_sentence_and_exit_code_two(spillway, flags, says):
+    done = spillway(TRAINS, "run", "--device", "cpu", "--budget", "1GiB", *flags)
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr.startswith("spillway run: ") and says in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+WORKERS = """
+import torch
+class Squares(torch.utils.data.Dataset):
+    def __len__(self):
+        return 64
+    def __getitem__(self, i):
+        return weights * i
+weights = torch.arange(1 << 14, dtype=torch.float32)
+loader = torch.utils.data.DataLoader(Squares(), batch_size=8, num_workers=2)
+print(sum(batch.double().sum().item() for batch in loader))
+"""
+
+
+def test_workers_get_and_give_the_right_bytes(spillway, server, tmp_path):
+    done = spillway(WORKERS, "run", "--quiet", "--device", "cpu", "--budget", "4MiB")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == server.execute(WORKERS, tmp_path).stdout != ""
+
+
+INSIDE = """
+import spillway, torch
+before = torch.arange(1000.0)
+spillway.enable("8MiB", device="cpu")
+tensors = [torch.full((1 << 19,), float(i)) for i in range(12)]
+print(spillway.stats()["moved_out_bytes"] > 0, [t.sum().item() / 2**19 for t in tensors], before.sum().item())
+spillway.set_budget("6MiB")
+print(sum(t.sum().item() for t in tensors) / 2**19, spillway.stats()["budget_bytes"])
+try:
+    spillway.disable()
+except (ValueError, RuntimeError):
+    print("stays on", spillway.is_enabled())
+del tensors[2:]
+spillway.disable()
+print(spillway.is_enabled(), [t.tolist()[5] for t in tensors])
+with spillway.budget("8MiB", device="cpu"):
+    print(torch.ones(10).sum().item(), spillway.stats()["budget_bytes"])
+"""
+
+
+def test_on_and_off_inside_a_program(server, tmp_path):
+    done = server.execute(INSIDE, tmp_path)
+    assert done.stdout.splitlines() == [
+        f"True {[float(i) for i in range(12)]} 499500.0", f"66.0 {6 << 20}", "stays on True", "False [0.0, 1.0]", f"10.0 {8 << 20}",
+    ], done.stderr  # fmt: skip
+
+
+def test_the_command_without_forks(tmp_path):
+    (tmp_path / "train.py").write_text(TRAINS)
+    done = subprocess.run([sys.executable, "-m", "spillway", "run", "--device", "cpu", "--budget", str(BUDGET), "train.py"],
+                          capture_output=True, text=True, cwd=tmp_path)  # fmt: skip
+    assert done.returncode == 0 and "spillway on cpu" in done.stderr
