@@ -115,6 +115,11 @@ class PoolAudit {
     chunks_.cut(grant.commit);
   }
   void decommit(Range range) { chunks_.cut(range); }
+  // What a remap waited for is done for the pool from then on, so what it left beside the granules is no longer exact.
+  void remap_decommit(Range range) {
+    chunks_.blur_around(range);
+    chunks_.cut(range);
+  }
   void remap_commit(Range range) { chunks_.add(range, {}, /*murky=*/false); }
 
  private:

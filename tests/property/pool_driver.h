@@ -197,7 +197,7 @@ class PoolDriver {
     shadow_.remap(*remap);
     for (const Tick tick : remap->wait_for) shadow_.finish(tick);
     if (audit_) {
-      for (const Range range : remap->decommit) audit_->decommit(range);
+      for (const Range range : remap->decommit) audit_->remap_decommit(range);
       audit_->remap_commit(remap->commit);
     }
     pool_.apply_remap(*remap);

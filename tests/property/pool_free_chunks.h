@@ -100,6 +100,11 @@ class FreeChunks {
     return chunk.range.contains(range) && !chunk.murky ? &chunk : nullptr;
   }
 
+  // The pool has its own way with the run that holds the range.
+  void blur_around(Range range) {
+    if (const auto at = find(range.begin); at != chunks_.end()) blur(run_around(at));
+  }
+
   void cut(Range range) {
     if (range.empty()) return;
     auto at = chunks_.upper_bound(range.begin.count);
