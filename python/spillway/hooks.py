@@ -26,6 +26,7 @@ from spillway.when_imported import when_imported
 Undo = Callable[[], None]
 
 _library: Any = None
+_torch: Any = None  # the module, looked up once: some of this runs at every access
 _installed: dict[str, Undo] = {}
 _switched_off: set[str] = set()
 _local = threading.local()
@@ -36,19 +37,20 @@ _local = threading.local()
 
 @functools.cache
 def has_memory(kind: type) -> bool:
-    # A class with its own __torch_dispatch__ (FakeTensor, DTensor, functional tensors) wraps others and owns no bytes.
+    """Whether objects of this class are tensors with bytes of their own.
+
+    A class with its own __torch_dispatch__ (FakeTensor, DTensor, functional tensors) wraps others and has none.
+    """
     import torch
 
     dispatch = getattr(kind, "__torch_dispatch__", None)
-    return getattr(dispatch, "__func__", dispatch) is torch._C._disabled_torch_dispatch_impl
+    return issubclass(kind, torch.Tensor) and getattr(dispatch, "__func__", dispatch) is torch._C._disabled_torch_dispatch_impl
 
 
 def materialize(tensor: Any, flag: int) -> None:
-    """Makes one tensor's storage resident; anything that has no memory of its own is left alone."""
-    import torch
-
-    if isinstance(tensor, torch.Tensor) and has_memory(type(tensor)):
-        with torch._C.DisableTorchFunction():
+    """Makes one tensor's storage resident; anything that is no tensor or has no memory of its own is left alone."""
+    if has_memory(type(tensor)):
+        with _torch._C.DisableTorchFunction():
             address = tensor._cdata
         _library.materialize(address, flag)
 
@@ -232,6 +234,16 @@ def _compiled_graph() -> Undo:
         return replace(module.CompiledFxGraph, "__call__", call)
 
     return _patched_when_imported("torch._inductor.output_code", patch)
+
+
+def _dynamo() -> Undo:
+    """Keeps the compiler from tracing into this package: our wrappers are run, not compiled."""
+
+    def patch(module: Any) -> Undo:
+        module.add("spillway")
+        return _nothing
+
+    return _patched_when_imported("torch._dynamo.trace_rules", patch)
 
 
 def _in_region(original: Callable[..., Any], flag: int) -> Callable[..., Any]:
@@ -426,6 +438,7 @@ TABLE: dict[str, Callable[[], Undo]] = {
     "data_ptr": _data_ptr,
     "storage_data_ptr": _storage_data_ptr,
     "compiled_graph": _compiled_graph,
+    "dynamo": _dynamo,
     "triton": _triton,
     "cuda_graphs": _cuda_graphs,
     "extensions": _extensions,
@@ -438,8 +451,10 @@ TABLE: dict[str, Callable[[], Undo]] = {
 
 def install(library: native.Library) -> None:
     """Puts every hook in that was not switched off."""
-    global _library
-    _library = library
+    global _library, _torch
+    import torch
+
+    _library, _torch = library, torch
     for name, hook in TABLE.items():
         if name not in _switched_off and name not in _installed:
             _installed[name] = hook()

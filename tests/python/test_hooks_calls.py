@@ -282,9 +282,39 @@ print("fine")
 
 
 def test_a_compiled_graphs_inputs_are_asked_for_and_written_ones_are_named():
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([os.path.dirname(__file__), os.environ.get("PYTHONPATH", "")])}
-    done = subprocess.run([sys.executable, "-c", COMPILED], capture_output=True, text=True, env=environment)
+    done = subprocess.run([sys.executable, "-c", COMPILED], capture_output=True, text=True, env=environment_of_tests())
     assert done.stdout == "fine\n", done.stderr
+
+
+TRACED = """
+import torch, torch._dynamo
+from fake_library import FakeLibrary
+from spillway import hooks
+def lists(x): return torch.tensor(x.tolist()[:1]).sum() + x.sum()
+def arrays(x): return torch.from_numpy(x.numpy() + 1).sum()
+def storages(x): return x.sum() + x.untyped_storage().nbytes()
+def addresses(x): return x.sum() + x.data_ptr() % 4
+def traced():
+    for function in (lists, arrays, storages, addresses):
+        torch._dynamo.reset()
+        counters = torch._dynamo.utils.counters
+        counters.clear()
+        result = torch.compile(function, backend="eager")(torch.ones(4)).item()
+        yield result, dict(counters["stats"]), len(counters["graph_break"])
+plain = list(traced())
+hooks.install(FakeLibrary())
+assert list(traced()) == plain, (list(traced()), plain)
+print("fine")
+"""
+
+
+def test_the_compiler_sees_what_it_saw_without_us():
+    done = subprocess.run([sys.executable, "-c", TRACED], capture_output=True, text=True, env=environment_of_tests())
+    assert done.stdout == "fine\n", done.stderr
+
+
+def environment_of_tests():
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([os.path.dirname(__file__), os.environ.get("PYTHONPATH", "")])}
 
 
 def test_triton_is_wrapped_when_the_script_imports_it():
@@ -299,6 +329,5 @@ def test_triton_is_wrapped_when_the_script_imports_it():
             "print([flag for _, flag in library.named('materialize')], len(library.named('region_end')))\n"
             "import inspect; assert 'class JITFunction' in inspect.getsource(jit)\n"
             "hooks.remove(); assert not hasattr(jit.JITFunction.run, '__wrapped__')\n")
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([os.path.dirname(__file__), os.environ.get("PYTHONPATH", "")])}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment_of_tests())
     assert done.stdout == "[2] 1\n", done.stderr
