@@ -278,10 +278,8 @@ void Engine::note_outside_write(Record* record, Lock& lock) {
   clear_recipes(record);
 }
 
-void Engine::note_op(Bytes inputs, Bytes live_before) {
-  const Bytes transient = mark_peak_ - live_before;
-  const Bytes cannot_leave = live_ - evictable_;
-  stats_.floor = std::max(stats_.floor, cannot_leave + inputs + std::max(transient, 0_B));
+void Engine::note_op(Bytes inputs, Bytes transient) {
+  stats_.floor = std::max(stats_.floor, cannot_leave_ + inputs + std::max(transient, 0_B));
 }
 
 // Other threads' ops may let go of what they pin: worth waiting for, unless all of them wait as well.

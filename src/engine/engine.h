@@ -128,8 +128,13 @@ class Engine {
   // Its bytes may have been changed outside any op.
   void note_outside_write(Record* record, Lock& lock);
   // Starts the count of what one op allocates; `note_op` ends it and raises the floor.
-  [[nodiscard]] std::uint64_t begin_op() { mark_peak_ = live_; return clock_; }
-  void note_op(Bytes inputs, Bytes live_before);
+  [[nodiscard]] std::uint64_t begin_op() {
+    mark_peak_ = live_;
+    cannot_leave_ = live_ - evictable_;
+    return clock_;
+  }
+  [[nodiscard]] Bytes peak_in_op() const { return mark_peak_; }
+  void note_op(Bytes inputs, Bytes transient);
 
   // --- recipes: with the lock ---------------------------------------------------------------------------------------
   void set_recipe(Record* record, Recipe* recipe);
@@ -230,7 +235,7 @@ class Engine {
   int rebuilding_ = 0;
   bool child_ = false;  // see Note [Forked children]
   std::uint32_t most_stream_ = 0;  // the largest number of a stream met
-  Bytes live_, peak_live_, mark_peak_, evictable_;
+  Bytes live_, peak_live_, mark_peak_, evictable_, cannot_leave_;
   Bytes outside_, peak_reserved_;  // the peak counts what is outside, too
   RecentPeaks recent_;
   EngineStats stats_;

@@ -99,6 +99,7 @@ bool Engine::let_go(Record& record, Leave leave) {
   const Block block = record.block;
   if (!record.orphan) owner_.detach(record);
   give_back(record);
+  note_absent(record, +1);
   record.streams = 0;
   arena_.free(block, uses);
   ++stats_.evictions;
@@ -136,6 +137,7 @@ bool Engine::fetch(Record* record, Lock& lock) {
   record->streams = 0;
   stats_.moved_in += record->size;
   away_.erase(record);
+  note_absent(*record, -1);
   settle(*record, *block);
   if (!record->orphan) owner_.attach(*record);
   changed_.notify_all();

@@ -167,17 +167,20 @@ void Engine::undrop(Record& record) {
 void Engine::rebuild(Record* record, Lock& lock) {
   record->residence = Residence::arriving;
   ++record->refs;
+  ++rebuilding_;
   lock.unlock();
   try {
     owner_.rebuild(*record);
   } catch (...) {
     lock.lock();
+    --rebuilding_;
     if (record->residence == Residence::arriving) record->residence = Residence::dropped;
     changed_.notify_all();
     unref(record);
     throw;
   }
   lock.lock();
+  --rebuilding_;
   changed_.notify_all();
   SPILLWAY_ENSURE(record->residence == Residence::resident, "a rebuild left its storage without bytes");
   unref(record);
@@ -191,6 +194,7 @@ void Engine::finish_rebuild(Record* record, Record* made) {
   bury(made);
   record->streams = streams;
   undrop(*record);
+  note_absent(*record, -1);
   settle(*record, block);
   record->last_use = clock_;
   if (!record->orphan) owner_.attach(*record);

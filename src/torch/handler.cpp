@@ -57,6 +57,7 @@ class Call {
     clock_ = engine_.begin_op();
     live_before_ = engine_.live();
     if (recipe_) begin_ = adapter_.device().now();
+    if (traits_.splits) lists_ = list_bytes(c10::ArrayRef<c10::IValue>(stack_).slice(stack_.size() - traits_.arguments));
   }
 
   void find_uses() {
@@ -96,7 +97,7 @@ class Call {
     std::vector<Recipe*> dying;
     {
       const auto lock = engine_.lock();
-      engine_.note_op(input_bytes(), live_before_);
+      note_floor();
       find_outputs();
       keep_recipe();
       hold_what_leaves_sight();
@@ -106,6 +107,17 @@ class Call {
     for (Recipe* recipe : dying) delete recipe;
     if (const int mode = adapter_.sweep.load(std::memory_order_relaxed); mode != 0) [[unlikely]] {
       engine_.evict_all(mode == 1 ? Leave::move : Leave::replay);
+    }
+  }
+
+  // Lists count with their largest element: under a tight budget the others need not be there.
+  void note_floor() {
+    const Bytes transient = engine_.peak_in_op() - live_before_;
+    if (lists_.all > 0_B) {
+      const double share = static_cast<double>(lists_.largest.count) / static_cast<double>(lists_.all.count);
+      engine_.note_op(lists_.largest, Bytes{static_cast<std::int64_t>(static_cast<double>(transient.count) * share)});
+    } else {
+      engine_.note_op(input_bytes(), transient);
     }
   }
 
@@ -190,6 +202,7 @@ class Call {
   Storages storages_;
   std::unique_ptr<TorchRecipe> recipe_;
   std::uint64_t clock_ = 0;
+  ListBytes lists_;
   Bytes live_before_;
   Nanos begin_;
 };

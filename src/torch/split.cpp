@@ -39,6 +39,18 @@ void gather(Stack& results, std::vector<c10::List<at::Tensor>>& whole) {
 
 }  // namespace
 
+ListBytes list_bytes(c10::ArrayRef<c10::IValue> arguments) {
+  ListBytes bytes;
+  if (arguments.empty() || !arguments[0].isTensorList()) return bytes;
+  const std::size_t length = list_length(arguments[0]);
+  for (std::size_t i = 0; i < length; ++i) {
+    const Bytes element = bytes_at(arguments, length, i);
+    bytes.largest = std::max(bytes.largest, element);
+    bytes.all += element;
+  }
+  return bytes;
+}
+
 bool run_in_pieces(Adapter& adapter, const c10::OperatorHandle& op, Stack& stack, const std::function<void(Stack&)>& run) {
   const auto budget = adapter.engine().options().budget;
   if (!budget) return false;
@@ -48,9 +60,7 @@ bool run_in_pieces(Adapter& adapter, const c10::OperatorHandle& op, Stack& stack
   if (length < 2 || !arguments[0].isTensorList()) return false;
   // An eighth of the budget a piece: inputs and results of two pieces and what cannot leave find room beside it.
   const Bytes piece = *budget / 8;
-  Bytes whole_bytes;
-  for (std::size_t i = 0; i < length; ++i) whole_bytes += bytes_at(arguments, length, i);
-  if (whole_bytes <= piece) return false;
+  if (list_bytes(arguments).all <= piece) return false;
 
   std::vector<c10::List<at::Tensor>> results;
   for (std::size_t begin = 0, end = 0; begin < length; begin = end) {

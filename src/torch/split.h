@@ -12,6 +12,12 @@
 
 namespace spillway {
 
+// What one element of the lists takes, of what all take: the floor counts the largest element alone.
+struct ListBytes {
+  Bytes largest, all;
+};
+[[nodiscard]] ListBytes list_bytes(c10::ArrayRef<c10::IValue> arguments);
+
 // False when the call fits as it is: nothing was run then.
 [[nodiscard]] bool run_in_pieces(Adapter& adapter, const c10::OperatorHandle& op, torch::jit::Stack& stack,
                                  const std::function<void(torch::jit::Stack&)>& run);

@@ -14,6 +14,7 @@ std::string stats_json(Adapter& adapter) {
   json["budget_bytes"] = options.budget ? nlohmann::ordered_json(options.budget->count) : nlohmann::ordered_json(nullptr);
   json["peak_bytes"] = stats.peak_reserved.count;
   json["peak_live_bytes"] = stats.peak_live.count;
+  json["plain_peak_bytes"] = stats.plain_peak.count;
   json["floor_bytes"] = stats.floor.count;
   json["steps"] = stats.steps;
   json["ops"] = stats.ops;
