@@ -1,0 +1,154 @@
+"""Training steps on a card inside budgets, beside the plain step, checkpointing per block and torch's save_on_cpu.
+
+    engine_cuda.py resnet50 dtr      plain, checkpoint, save_on_cpu, then the engine at 100, 60 and 40 % of the plain peak
+    engine_cuda.py gpt2 lru          plain, then the engine at 60 and 40 %
+
+Times are medians between CUDA events. "bits" compares losses and parameters with the plain run of the same steps; peaks are
+what torch tells (allocated, reserved). One line of JSON a row goes to --out as well.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import statistics
+import sys
+
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+
+import torch  # noqa: E402
+import torch.nn.functional as F  # noqa: E402
+from torch.utils.checkpoint import checkpoint  # noqa: E402
+
+GIB = 1 << 30
+WARM, TIMED = 3, 8
+
+
+def checkpoint_blocks(blocks):
+    for block in blocks:
+        forward = block.forward
+        block.forward = lambda *args, _forward=forward, **kwargs: checkpoint(_forward, *args, use_reentrant=False, **kwargs)
+
+
+def resnet50(checkpointed):
+    import torchvision
+
+    model = torchvision.models.resnet50().cuda().to(memory_format=torch.channels_last).train()
+    if checkpointed:
+        checkpoint_blocks([block for layer in (model.layer1, model.layer2, model.layer3, model.layer4) for block in layer])
+    images = torch.randn(256, 3, 224, 224, device="cuda").to(memory_format=torch.channels_last)
+    labels = torch.randint(1000, (256,), device="cuda")
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
+    return model, optimizer, lambda: F.cross_entropy(model(images), labels)
+
+
+def gpt2(checkpointed):
+    import transformers
+
+    config = transformers.GPT2Config(n_embd=1024, n_layer=24, n_head=16, use_cache=False)
+    model = transformers.GPT2LMHeadModel(config).cuda().train()
+    if checkpointed:
+        checkpoint_blocks(model.transformer.h)
+    tokens = torch.randint(50257, (16, 1024), device="cuda")
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    return model, optimizer, lambda: model(input_ids=tokens, labels=tokens).loss
+
+
+def train(make, checkpointed=False, offload=False):
+    """Milliseconds a step, a digest of losses and parameters, and torch's peaks."""
+    torch.manual_seed(0)
+    torch.cuda.reset_peak_memory_stats()
+    model, optimizer, loss_of = make(checkpointed)
+    marks, losses = [], []
+
+    def step():
+        marks.append(torch.cuda.Event(enable_timing=True))
+        marks[-1].record()
+        with torch.autocast("cuda", torch.bfloat16):
+            if offload:
+                with torch.autograd.graph.save_on_cpu(pin_memory=True):
+                    loss = loss_of()
+            else:
+                loss = loss_of()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        losses.append(loss.detach())
+
+    for _ in range(WARM + TIMED if not offload else 4):
+        step()
+    marks.append(torch.cuda.Event(enable_timing=True))
+    marks[-1].record()
+    torch.cuda.synchronize()
+    times = [a.elapsed_time(b) for a, b in zip(marks[:-1], marks[1:])][WARM if not offload else 2:]
+    digest = hashlib.sha256()
+    for tensor in (*losses, *model.parameters()):
+        digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+    peaks = torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
+    return statistics.median(times), digest.hexdigest(), peaks
+
+
+class Table:
+    def __init__(self, model, out):
+        self.model, self.out, self.plain = model, out, None
+
+    def add(self, name, measured, **facts):
+        ms, digest, (allocated, reserved) = measured
+        if self.plain is None:
+            self.plain = measured
+        row = {"model": self.model, "run": name, "ms": round(ms, 2), "over_plain": round(ms / self.plain[0] - 1, 4),
+               "bits": digest == self.plain[1], "allocated_gib": round(allocated / GIB, 2), "reserved_gib": round(reserved / GIB, 2), **facts}
+        print(json.dumps(row), flush=True)
+        if self.out:
+            with open(self.out, "a", encoding="utf-8") as file:
+                file.write(json.dumps(row) + "\n")
+
+
+def under_the_engine(table, make, policy, peak, shares):
+    import spillway
+
+    before = None
+    for share in shares:
+        budget = peak * share // 100
+        if before is None:
+            spillway.enable(budget=budget, device="cuda", policy=policy)
+            before = spillway.stats()
+        spillway.set_budget(budget)
+        try:
+            measured = train(make)
+        except torch.OutOfMemoryError as error:
+            print(f"{policy} {share} %: {error}", flush=True)
+            continue
+        after = spillway.stats()
+        steps = WARM + TIMED
+        moved, dropped, ops = (after[k] - before[k] for k in ("moved_out_bytes", "dropped_bytes", "recomputed_ops"))
+        table.add(f"{policy} {share} %", measured, budget_gib=round(budget / GIB, 2), moved_gib_a_step=round(moved / GIB / steps, 2),
+                  dropped_gib_a_step=round(dropped / GIB / steps, 2), replayed_ops_a_step=round(ops / steps, 1),
+                  violations=after["violations"])
+        before = after
+    print(json.dumps(spillway.stats()), flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", choices=["resnet50", "gpt2"])
+    parser.add_argument("policy", choices=["dtr", "lru"])
+    parser.add_argument("--out")
+    parser.add_argument("--shares", type=int, nargs="+")
+    options = parser.parse_args()
+    torch.use_deterministic_algorithms(True)
+    torch.utils.deterministic.fill_uninitialized_memory = False
+    make = {"resnet50": resnet50, "gpt2": gpt2}[options.model]
+    table = Table(options.model, options.out)
+    plain = train(make)
+    table.add("plain", plain)
+    if options.policy == "dtr":
+        for name, settings in {"checkpoint": {"checkpointed": True}, "save_on_cpu": {"offload": True}}.items():
+            torch.cuda.empty_cache()
+            table.add(name, train(make, **settings))
+    torch.cuda.empty_cache()
+    under_the_engine(table, make, options.policy, plain[2][0], options.shares or ([100, 60, 40] if options.policy == "dtr" else [60, 40]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,74 @@
+"""The zoo of tests/torch on a card: plain and watching, then in budgets; one line a program.
+
+    zoo_run.py [--seconds 120] [--at-once 6] [NAME ...]
+
+A budget is 60 % (dtr) and 40 % (lru) of the plain peak, or 1.1 x the floor where that is more. Programs not begun in time
+are told as such.
+"""
+
+import argparse
+import os
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+os.environ["SPILLWAY_DEVICE"] = "cuda"
+os.environ.setdefault("SPILLWAY_SCALE", "large")
+sys.path.insert(0, str(Path(__file__).parents[1] / "torch"))
+
+from harness import run_budgeted, run_plain, run_watched  # noqa: E402
+from record import first_difference  # noqa: E402
+from zoo import PROGRAMS  # noqa: E402
+
+MIB = 1 << 20
+GRANULE = 2 * MIB
+
+
+def judge(name, plain, policy, budget):
+    run = run_budgeted(name, budget, policy=policy)
+    stats = run["stats"]
+    wrong = first_difference(plain, run) or ""
+    wrong += f" {stats['violations']} violations" if stats["violations"] else ""
+    wrong += f" peak {stats['peak_bytes']} over {budget}" if stats["peak_bytes"] > budget else ""
+    moved = f"out {stats['moved_out_bytes'] / MIB:.0f} MiB, replayed {stats['recomputed_ops']}"
+    return not wrong, f"{policy} {budget / MIB:.0f} MiB ({moved}): {wrong or 'equal'}"
+
+
+def meet(name, deadline):
+    if time.time() > deadline:
+        return name, None, "not begun"
+    begin = time.time()
+    try:
+        plain, watched = run_plain(name), run_watched(name)
+        stats = watched["stats"]
+        if first_difference(run_plain(name, again=1), plain):
+            return name, None, "two plain runs differ"
+        if wrong := first_difference(plain, watched):
+            return name, False, f"watching: {wrong}"
+        peak, floor = stats["peak_live_bytes"], stats["floor_bytes"]
+        budgets = [max(peak * share // 100, floor * 11 // 10) // GRANULE * GRANULE + GRANULE for share in (60, 40)]
+        found = [judge(name, plain, policy, budget) for policy, budget in zip(("dtr", "lru"), budgets)]
+    except Exception as error:  # noqa: BLE001  a program that fails is a result
+        return name, False, str(error)[-700:]
+    said = "; ".join(text for _, text in found)
+    return name, all(fine for fine, _ in found), f"peak {peak / MIB:.0f}, floor {floor / MIB:.0f}: {said} ({time.time() - begin:.0f} s)"
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seconds", type=float, default=120)
+    parser.add_argument("--at-once", type=int, default=6)
+    parser.add_argument("names", nargs="*", default=list(PROGRAMS))
+    options = parser.parse_args()
+    deadline = time.time() + options.seconds
+    bad = 0
+    with ThreadPoolExecutor(options.at_once) as pool:
+        for name, fine, said in pool.map(lambda name: meet(name, deadline), options.names or list(PROGRAMS)):
+            bad += fine is False
+            print({True: "ok  ", False: "FAIL", None: "--  "}[fine], name, said, flush=True)
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
