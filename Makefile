@@ -17,7 +17,7 @@ help:  ## this list
 setup:  ## install what is missing, configure and build
 	@tools/setup
 
-demo:  ## show the memory pool at work in the simulator
+demo:  ## train a ResNet and a GPT in a quarter of the memory they take, to the same bits
 	@tools/setup && tools/demo
 
 test:  ## every check and test that needs no patience
