@@ -75,10 +75,12 @@ Record* Engine::try_allocate(Bytes size, StreamId on) {
   const auto block = take(size, on, lock);
   if (!block) return nullptr;
   auto* record = new Record;
+  record->id = StorageId{storages_++};
   record->size = size;
   record->streams = meet(on);
   record->last_use = record->born = clock_;
   settle(*record, *block);
+  if (tape_.on()) tape_.birth(*record, device_.now());
   return record;
 }
 
@@ -142,6 +144,7 @@ bool Engine::free(void* data) {
     count(*record, +1);
     return true;
   }
+  if (tape_.on()) tape_.death(*record, device_.now());
   const Block block = record->block;
   const auto uses = last_uses(*record);
   give_back(*record);
@@ -156,6 +159,7 @@ bool Engine::free(void* data) {
 void Engine::died(Record* record) {
   const Lock lock(mutex_);
   note_absent(*record, -1);
+  if (tape_.on() && record->dependents == 0) tape_.death(*record, device_.now());
   owner_.disown(*record);
   if (record->residence == Residence::dropped) {
     if (record->dependents > 0) inherit_leaves(*record);
@@ -241,6 +245,7 @@ std::optional<Shortage> Engine::acquire(std::span<const Use> uses, StreamId on, 
     const Nanos end = device_.now();
     lock.lock();
     stats_.stalls.fetch += end - begin;
+    tape_.stall(StallCause::fetch, begin, end - begin);
   }
   return std::nullopt;
 }
@@ -313,11 +318,19 @@ void Engine::end_step() {
   const Lock lock(mutex_);
   ++stats_.steps;
   ++step_;
+  if (tape_.on()) tape_.end_step(device_.now());
   forget_old_recipes();
 }
 
-void Engine::set_budget(Bytes budget) {
+void Engine::set_policy(ReactivePolicy policy, Leave leave) {
+  const Lock lock(mutex_);
+  options_.policy = policy;
+  options_.leave = leave;
+}
+
+void Engine::set_budget(std::optional<Bytes> budget) {
   Lock lock(mutex_);
+  tape_.budget(budget.value_or(0_B), device_.now());
   options_.budget = budget;
   shrink_to_limit(lock);
 }
@@ -331,7 +344,8 @@ void Engine::set_outside(Bytes outside) {
 }
 
 void Engine::shrink_to_limit(Lock& lock) {
-  arena_.set_limit(round_down(std::max(*options_.budget - outside_, 0_B), options_.granule));
+  const Bytes whole = options_.budget ? *options_.budget - outside_ : options_.address_space;
+  arena_.set_limit(round_down(std::max(whole, 0_B), options_.granule));
   for (;;) {
     lock.unlock();
     arena_.trim(/*wait=*/true);

@@ -24,6 +24,7 @@
 #include "engine/recipe.h"
 #include "engine/record.h"
 #include "engine/record_table.h"
+#include "engine/tape.h"
 #include "swap/mover.h"
 
 namespace spillway {
@@ -142,14 +143,19 @@ class Engine {
   void clear_recipes(Record* record);
   // The bytes of `made`, a temporary, become those of the record that is being rebuilt.
   void finish_rebuild(Record* record, Record* made);
-  void note_replay(Nanos took);
+  void note_replay(const Record& record, Nanos start, Nanos took);
   // Recipes nobody needs any more: the caller destroys them without the lock.
   [[nodiscard]] std::vector<Recipe*> take_dying() { return std::exchange(dying_, {}); }
   [[nodiscard]] std::uint64_t step() const { return step_; }
 
+  // With the lock: the trace this engine writes, if any.
+  [[nodiscard]] Tape& tape() { return tape_; }
+
   // --- control: these take the lock themselves ----------------------------------------------------------------------
   void end_step();
-  void set_budget(Bytes budget);
+  // Empty: watch only from now on.
+  void set_budget(std::optional<Bytes> budget);
+  void set_policy(ReactivePolicy policy, Leave leave);
   // Bytes of the device that others hold and that count against the budget. Makes room for them.
   void set_outside(Bytes outside);
   // Gives free memory back to the device.
@@ -227,6 +233,8 @@ class Engine {
   std::condition_variable changed_;
   RecordTable table_;
   std::vector<Record*> by_chunk_;
+  Tape tape_;
+  std::uint32_t storages_ = 0;
   std::unordered_set<Record*> dropped_, away_, gone_;
   std::vector<Recipe*> dying_;
   std::uint64_t clock_ = 0, step_ = 0;

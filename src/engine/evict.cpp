@@ -7,6 +7,12 @@
 
 namespace spillway {
 
+namespace {
+
+TraceTier trace_tier(const Record& record) { return record.copy->tier == Tier::host ? TraceTier::host : TraceTier::file; }
+
+}  // namespace
+
 bool Engine::may_leave(const Record& record) const {
   return record.residence == Residence::resident && record.pins == 0 && !record.held &&
          record.size >= options_.smallest && record.unwilling != clock_ + 1 &&
@@ -87,6 +93,7 @@ bool Engine::move_out(Record& record) {
 }
 
 bool Engine::let_go(Record& record, Leave leave) {
+  const bool clean = record.copy.has_value();
   const bool droppable = leave != Leave::move && !record.copy && may_drop(record);
   const double move = static_cast<double>(record.size.count) * options_.move_nanos_per_byte;
   bool drop = droppable && (leave == Leave::replay || static_cast<double>(rebuild_time(record, 0).count) < move);
@@ -103,6 +110,7 @@ bool Engine::let_go(Record& record, Leave leave) {
   record.streams = 0;
   arena_.free(block, uses);
   ++stats_.evictions;
+  if (tape_.on()) tape_.move(record, TraceTier::device, drop ? TraceTier::nowhere : trace_tier(record), clean, device_.now());
   if (drop) {
     record.residence = Residence::dropped;
     stats_.dropped += record.size;
@@ -134,6 +142,7 @@ bool Engine::fetch(Record* record, Lock& lock) {
     return false;
   }
   record->arrival = mover_.move_in(*record->copy, block->range.begin, record->size);
+  if (tape_.on()) tape_.move(*record, trace_tier(*record), TraceTier::device, false, device_.now());
   record->streams = 0;
   stats_.moved_in += record->size;
   away_.erase(record);
@@ -163,24 +172,21 @@ bool Engine::bring_all_home() {
   Lock lock(mutex_);
   std::vector<Record*> out(dropped_.begin(), dropped_.end());
   out.insert(out.end(), away_.begin(), away_.end());
-  for (Record* record : out) ++record->refs;
+  // Pinned until all are there: one that came home must not leave for the next.
+  for (Record* record : out) ++record->pins;
   bool all = true;
   for (Record* record : out) {
-    if (record->residence != Residence::away && record->residence != Residence::dropped) continue;
-    ++record->pins;
-    void* weak = record->orphan ? nullptr : owner_.weak(*record);
+    if (record->orphan || (record->residence != Residence::away && record->residence != Residence::dropped)) continue;
+    void* weak = owner_.weak(*record);
     lock.unlock();
-    void* held = weak == nullptr ? nullptr : owner_.hold(weak);
+    void* held = owner_.hold(weak);
     lock.lock();
     if (held != nullptr && !bring_home(record, lock)) all = false;
-    --record->pins;
     lock.unlock();
     if (held != nullptr) owner_.unhold(held);
     lock.lock();
   }
-  for (Record* record : out) unref(record);
-  lock.unlock();
-  mover_.drain();  // whoever reads next may not come through here
+  for (Record* record : out) unpin(record);
   return all;
 }
 

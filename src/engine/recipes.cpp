@@ -200,7 +200,8 @@ void Engine::finish_rebuild(Record* record, Record* made) {
   if (!record->orphan) owner_.attach(*record);
 }
 
-void Engine::note_replay(Nanos took) {
+void Engine::note_replay(const Record& record, Nanos start, Nanos took) {
+  tape_.recompute(record, start, took);
   ++stats_.recomputed_ops;
   stats_.recompute += took;
 }

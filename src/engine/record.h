@@ -32,6 +32,7 @@ enum class Residence : std::uint8_t {
 };
 
 struct Record {
+  StorageId id;           // in the trace
   Bytes size;
   Block block;
   std::byte* data = nullptr;
@@ -39,7 +40,6 @@ struct Record {
   Residence residence = Residence::resident;
   bool orphan = false;    // its storage died, its bytes are kept for those that are rebuilt from it
   bool held = false;      // its address left our sight: stays for life
-  std::uint8_t kind = 0;
   std::uint32_t pins = 0;
   std::uint32_t refs = 0;        // recipes and running evictions that name this record
   std::uint32_t dependents = 0;  // dropped records whose recipes need these bytes

@@ -12,6 +12,7 @@
 #include "torch/adapter.h"
 #include "torch/key.h"
 #include "torch/materialize.h"
+#include "torch/phase.h"
 #include "torch/region.h"
 #include "torch/registration.h"
 #include "torch/start.h"
@@ -73,7 +74,10 @@ int spillway_step() {
 }
 
 int spillway_phase(int phase) {
-  return guarded([&] { (void)phase; });
+  return guarded([&] {
+    if (phase < 0 || phase > static_cast<int>(Phase::optimizer)) throw InputError("no phase " + std::to_string(phase));
+    set_phase(static_cast<Phase>(phase));
+  });
 }
 
 int spillway_set_budget(long long bytes) {

@@ -6,6 +6,7 @@
 #include "torch/frame.h"
 #include "torch/key.h"
 #include "torch/out_of_memory.h"
+#include "torch/phase.h"
 #include "torch/region.h"
 #include "torch/split.h"
 #include "torch/torch_recipe.h"
@@ -17,6 +18,7 @@ namespace {
 
 using Stack = torch::jit::Stack;
 using Uses = c10::SmallVector<Use, 16>;
+using Ids = c10::SmallVector<StorageId, 16>;
 
 // One operator call from its arguments to its results.
 class Call {
@@ -56,7 +58,7 @@ class Call {
     if (recipe_) note_epochs();
     clock_ = engine_.begin_op();
     live_before_ = engine_.live();
-    if (recipe_) begin_ = adapter_.device().now();
+    if (recipe_ || engine_.tape().on()) begin_ = adapter_.device().now();
     if (traits_.splits) lists_ = list_bytes(c10::ArrayRef<c10::IValue>(stack_).slice(stack_.size() - traits_.arguments));
   }
 
@@ -99,6 +101,7 @@ class Call {
       const auto lock = engine_.lock();
       note_floor();
       find_outputs();
+      if (engine_.tape().on()) trace();
       keep_recipe();
       hold_what_leaves_sight();
       engine_.release(uses_);
@@ -108,6 +111,19 @@ class Call {
     if (const int mode = adapter_.sweep.load(std::memory_order_relaxed); mode != 0) [[unlikely]] {
       engine_.evict_all(mode == 1 ? Leave::move : Leave::replay);
     }
+  }
+
+  void trace() {
+    Ids inputs, mutated, aliased;
+    for (const Use& use : uses_) {
+      (use.write ? mutated : inputs).push_back(use.record->id);
+      if (std::find(outputs_.begin(), outputs_.end(), use.record->id) != outputs_.end()) aliased.push_back(use.record->id);
+    }
+    const auto view = [](const Ids& ids) { return std::span<const StorageId>(ids.data(), ids.size()); };
+    engine_.tape().op({.name = op_.schema().name(), .phase = current_phase(), .stream = adapter_.stream(), .start = begin_,
+                       .duration = adapter_.device().now() - begin_, .transient = engine_.peak_in_op() - live_before_,
+                       .replayable = traits_.replay != Replay::never, .inputs = view(inputs), .outputs = view(outputs_),
+                       .mutated = view(mutated), .aliased = view(aliased)});
   }
 
   // Lists count with their largest element: under a tight budget the others need not be there.
@@ -133,10 +149,14 @@ class Call {
   }
 
   void find_outputs() {
+    const bool tracing = engine_.tape().on();
     for (const c10::IValue& value : results()) {
       storages_.clear();
       add_storages(value, storages_);
-      for (c10::StorageImpl* storage : storages_) (void)adapter_.resolve(storage);
+      for (c10::StorageImpl* storage : storages_) {
+        const Record* record = adapter_.resolve(storage);
+        if (tracing && record != nullptr) outputs_.push_back(record->id);
+      }
     }
   }
 
@@ -200,6 +220,7 @@ class Call {
   Stack& stack_;
   Uses uses_;
   Storages storages_;
+  Ids outputs_;
   std::unique_ptr<TorchRecipe> recipe_;
   std::uint64_t clock_ = 0;
   ListBytes lists_;

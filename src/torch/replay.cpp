@@ -125,7 +125,7 @@ class Rebuild {
     std::vector<Record*> outputs;
     {
       const auto lock = engine_.lock();
-      engine_.note_replay(took);
+      engine_.note_replay(wanted, begin, took);
       outputs = recipe.outputs;
     }
     return pick(outputs, wanted, stack);

@@ -3,7 +3,9 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <pthread.h>
 #include <sys/mman.h>
+#include <torch/version.h>
 
+#include <cstdlib>
 #include <mutex>
 #include <nlohmann/json.hpp>
 
@@ -96,10 +98,27 @@ void guard_forks() {
                    [] { adapter()->engine().after_fork(true); });
 }
 
+// The process keeps the engine it had: its device stays, its budget and policy may change.
 void restart(Adapter& adapter, const nlohmann::json& options) {
   if (adapter.managing) throw InputError("spillway is enabled already: use spillway.set_budget, or disable first");
-  if (const auto budget = bytes_option(options, "budget_bytes")) adapter.engine().set_budget(*budget);
+  const EngineOptions engine = engine_options(options);
+  adapter.engine().set_policy(engine.policy, engine.leave);
+  adapter.engine().set_budget(engine.budget);
   adapter.managing = true;
+}
+
+void open_trace(Adapter& adapter, const nlohmann::json& options) {
+  const auto path = options.find("trace");
+  if (path == options.end() || path->is_null()) return;
+  Engine& engine = adapter.engine();
+  const auto lock = engine.lock();
+  if (engine.tape().on()) throw InputError("this process writes a trace already");
+  engine.tape().open(path->get<std::string>(), adapter.device().now());
+  engine.tape().fact("torch", TORCH_VERSION);
+  engine.tape().fact("device", adapter.device().facts().name);
+  engine.tape().fact("policy", std::string(name_of(engine.options().policy)));
+  if (engine.options().budget) engine.tape().budget(*engine.options().budget, adapter.device().now());
+  std::atexit([] { close_trace(*spillway::adapter()); });
 }
 
 }  // namespace
@@ -119,8 +138,14 @@ void start(const nlohmann::json& options) {
   } else {
     throw InputError("unknown device '" + device + "': cpu, cuda and cuda:N are there");
   }
+  open_trace(*adapter(), options);
   std::call_once(registered, register_handlers);
   c10::impl::tls_set_dispatch_key_included(kKey, true);
+}
+
+void close_trace(Adapter& adapter) {
+  const auto lock = adapter.engine().lock();
+  adapter.engine().tape().close();
 }
 
 void stop(Adapter& adapter) {
@@ -128,6 +153,7 @@ void stop(Adapter& adapter) {
     throw InputError("not everything that was moved away fits into the budget at once, so spillway stays on: raise the budget or free tensors first");
   }
   adapter.managing = false;
+  close_trace(adapter);
   c10::impl::tls_set_dispatch_key_included(kKey, false);
 }
 

@@ -8,6 +8,8 @@
 namespace spillway {
 
 void start(const nlohmann::json& options);
+// Ends the trace, if one is written: what it holds is then whole.
+void close_trace(Adapter& adapter);
 // Brings everything home; throws InputError and stays on when that does not fit.
 void stop(Adapter& adapter);
 
