@@ -1,5 +1,5 @@
-// What recording costs: nanoseconds per event for the training thread, into memory that is thrown away, into a file, and
-// bounded as in a long run; and what reading costs.
+// What recording costs: nanoseconds per event for the training thread, into memory that is thrown away, into a file,
+// and bounded as in a long run; and what reading costs.
 #include <benchmark/benchmark.h>
 #include <unistd.h>
 
@@ -40,9 +40,20 @@ class TypicalOps {
   void write() {
     const StorageId inputs[] = {{next_ - 1}, {next_ % 300}, {next_ % 300 + 1}};
     const StorageId output{next_};
-    writer_.write(OpView{.index = OpIndex{next_}, .name = names_[next_ % 3], .phase = Phase::forward, .job = {0}, .step = {0},
-                         .stream = {0}, .start = {next_ * 60'000LL}, .duration = {40'000 + next_ % 9000}, .transient = 51'380'224_B,
-                         .workspace = 0_B, .replayable = true, .why_not = {}, .inputs = inputs, .outputs = {&output, 1}});
+    writer_.write(OpView{.index = OpIndex{next_},
+                         .name = names_[next_ % 3],
+                         .phase = Phase::forward,
+                         .job = {0},
+                         .step = {0},
+                         .stream = {0},
+                         .start = {next_ * 60'000LL},
+                         .duration = {40'000 + next_ % 9000},
+                         .transient = 51'380'224_B,
+                         .workspace = 0_B,
+                         .replayable = true,
+                         .why_not = {},
+                         .inputs = inputs,
+                         .outputs = {&output, 1}});
     ++next_;
   }
   [[nodiscard]] std::uint32_t next() const { return next_; }

@@ -24,7 +24,8 @@ struct ExportOptions {
 
 void warn_of_early_end(const std::string& file, bool truncated, Bytes whole_until) {
   if (!truncated) return;
-  fmt::print(stderr, "spillway: {} ends in the middle of a block; what is whole ends at byte {}\n", file, whole_until.count);
+  fmt::print(stderr, "spillway: {} ends in the middle of a block; what is whole ends at byte {}\n", file,
+             whole_until.count);
 }
 
 void export_lines(const std::string& file, std::ostream& out) {
@@ -37,7 +38,8 @@ void export_lines(const std::string& file, std::ostream& out) {
 void export_summary(const std::string& file, std::ostream& out) {
   const Trace trace = read_trace(file);
   out << to_table(trace);
-  for (const TraceProblem& problem : check_trace(trace)) out << fmt::format("unlawful event {}: {}\n", problem.event, problem.what);
+  for (const TraceProblem& problem : check_trace(trace))
+    out << fmt::format("unlawful event {}: {}\n", problem.event, problem.what);
   warn_of_early_end(file, trace.truncated, trace.whole_until);
 }
 
@@ -50,7 +52,8 @@ void run_export(const ExportOptions& options) {
   std::ostream& out = options.out.empty() ? std::cout : file;
   options.summary ? export_summary(options.trace, out) : export_lines(options.trace, out);
   out.flush();
-  if (!out) throw InputError(fmt::format("{}: cannot be written", options.out.empty() ? "standard output" : options.out));
+  if (!out)
+    throw InputError(fmt::format("{}: cannot be written", options.out.empty() ? "standard output" : options.out));
 }
 
 }  // namespace

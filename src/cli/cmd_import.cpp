@@ -36,7 +36,8 @@ void run_import(const ImportOptions& options) {
 
 void add_import(CLI::App& app) {
   auto options = std::make_shared<ImportOptions>();
-  CLI::App* command = app.add_subcommand("import", "Make a trace of exported JSON lines (.jsonl) or of a recorded step (.json.gz)");
+  CLI::App* command =
+      app.add_subcommand("import", "Make a trace of exported JSON lines (.jsonl) or of a recorded step (.json.gz)");
   command->add_option("from", options->from, "The file to read")->required();
   command->add_option("-o,--output", options->out, "The trace to write (.spt)")->required();
   command->callback([options] { run_import(*options); });

@@ -75,8 +75,9 @@ void check_file_header(std::span<const std::uint8_t> header, std::string_view fi
   if (same.in1 == header.end()) return;
   if (at < kFileMagic.size()) fail_input(file, at, "expected a Spillway trace, which begins with \"SPILLWAY\"");
   if (header.size() < 12) fail_input(file, at, fmt::format("expected version {} of the trace format", kFormatVersion));
-  fail_input(file, 8, fmt::format("expected version {} of the trace format, found {}", kFormatVersion,
-                                  take_number<std::uint32_t>(header.subspan(8))));
+  fail_input(file, 8,
+             fmt::format("expected version {} of the trace format, found {}", kFormatVersion,
+                         take_number<std::uint32_t>(header.subspan(8))));
 }
 
 void check_block_magic(std::span<const std::uint8_t> header, std::string_view file, std::uint64_t offset) {
@@ -95,7 +96,8 @@ BlockShape parse_block_header(const BlockHeader& header, std::string_view file, 
   const BlockShape shape{take_number<std::uint32_t>(at.subspan(8)), take_number<std::uint32_t>(at.subspan(12)),
                          take_number<std::uint64_t>(at.subspan(16))};
   if (shape.length > kMaxPayloadBytes)
-    fail_input(file, offset + 8, fmt::format("expected a block of at most {} bytes, found {}", kMaxPayloadBytes, shape.length));
+    fail_input(file, offset + 8,
+               fmt::format("expected a block of at most {} bytes, found {}", kMaxPayloadBytes, shape.length));
   return shape;
 }
 

@@ -82,7 +82,8 @@ class Checker {
   void judge(const Release& release) { need_range(release.range); }
   void judge(const Restart&);
   void need_range(Range range) {
-    if (range.end < range.begin) complain("the range [{}, {}) ends before it begins", range.begin.count, range.end.count);
+    if (range.end < range.begin)
+      complain("the range [{}, {}) ends before it begins", range.begin.count, range.end.count);
   }
 
   std::size_t most_, at_ = 0;
@@ -99,7 +100,8 @@ class Checker {
 void Checker::judge(const StepBegin& begin) {
   JobSteps& steps = jobs_[begin.job];
   if (!begin.step.valid()) complain("a step begins without an index");
-  if (steps.open.valid()) complain("step {} begins before step {} of its job ended", begin.step.index, steps.open.index);
+  if (steps.open.valid())
+    complain("step {} begins before step {} of its job ended", begin.step.index, steps.open.index);
   if (steps.last.valid() && begin.step <= steps.last)
     complain("step {} begins after step {} of its job", begin.step.index, steps.last.index);
   steps.open = steps.last = begin.step;

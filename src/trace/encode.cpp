@@ -32,7 +32,8 @@ std::uint8_t Decoder::take_byte(std::string_view field) {
 std::size_t Decoder::take_count(std::string_view field) {
   const std::uint64_t count = take(field);
   const std::size_t left = bytes_.size() - at_;
-  if (count > left) fail(fmt::format("expected {} of at most {} bytes, the rest of the block, found {}", field, left, count));
+  if (count > left)
+    fail(fmt::format("expected {} of at most {} bytes, the rest of the block, found {}", field, left, count));
   return static_cast<std::size_t>(count);
 }
 

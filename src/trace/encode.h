@@ -1,10 +1,11 @@
 // Events as bytes: variable-length numbers, ids and times as differences from the last of their kind.
 //
-// The differences start over with every block, so each block decodes alone. The encoder writes into room that its caller
-// made sure of (`make_room`), unchecked; the decoder trusts nothing: every length is compared with the bytes that are
-// left, every value with what its type can hold, and what does not fit is an InputError with file and byte offset.
+// The differences start over with every block, so each block decodes alone. The encoder writes into room that its
+// caller made sure of (`make_room`), unchecked; the decoder trusts nothing: every length is compared with the bytes
+// that are left, every value with what its type can hold, and what does not fit is an InputError with file and byte
+// offset.
 //
-//   id      -> zigzag(id + 1 - last), so "no id" is 0;   time point -> zigzag(t - last);   other numbers -> zigzag or plain
+//   id -> zigzag(id + 1 - last), so "no id" is 0;   time point -> zigzag(t - last);   other numbers -> zigzag or plain
 #pragma once
 
 #include <array>
@@ -41,7 +42,8 @@ class Encoder {
   // Keeps `prefix` bytes in front of what is encoded, for a header.
   explicit Encoder(std::size_t prefix = 0) : bytes_(prefix), prefix_(prefix), used_(prefix) {}
 
-  // Room for an event with `ids` listed storages and `text` bytes of text; grows only for an event larger than any before.
+  // Room for an event with `ids` listed storages and `text` bytes of text; grows only for an event larger than any
+  // before.
   void make_room(std::size_t ids, std::size_t text) {
     const std::size_t worst = used_ + kMaxFieldBytes + 5 * ids + text;
     if (worst > bytes_.size()) bytes_.resize(worst + worst / 2);
@@ -62,15 +64,23 @@ class Encoder {
   }
 
   template <class Kind>
-  void operator()(std::string_view, Id<Kind> id) { put_id(id); }
+  void operator()(std::string_view, Id<Kind> id) {
+    put_id(id);
+  }
   template <class Kind>
-  void announced(std::string_view, Id<Kind> id) { put_id(id); }
+  void announced(std::string_view, Id<Kind> id) {
+    put_id(id);
+  }
   template <class Kind>
-  void operator()(std::string_view, Quantity<Kind> value) { put(zigzag(value.count)); }
+  void operator()(std::string_view, Quantity<Kind> value) {
+    put(zigzag(value.count));
+  }
   template <std::unsigned_integral T>
-  void operator()(std::string_view, T value) { put(value); }
+  void operator()(std::string_view, T value) {
+    put(value);
+  }
   template <class Enum>
-    requires std::is_enum_v<Enum>
+  requires std::is_enum_v<Enum>
   void operator()(std::string_view, Enum value) { bytes_[used_++] = static_cast<std::uint8_t>(value); }
   void operator()(std::string_view, std::span<const StorageId> list) {
     put(list.size());
@@ -131,11 +141,17 @@ class Decoder {
   [[nodiscard]] std::uint8_t take_tag() { return take_byte("an event"); }
 
   template <class Kind>
-  void operator()(std::string_view field, Id<Kind>& id) { id = take_id<Kind>(field); }
+  void operator()(std::string_view field, Id<Kind>& id) {
+    id = take_id<Kind>(field);
+  }
   template <class Kind>
-  void announced(std::string_view field, Id<Kind>& id) { id = take_id<Kind>(field); }
+  void announced(std::string_view field, Id<Kind>& id) {
+    id = take_id<Kind>(field);
+  }
   template <class Kind>
-  void operator()(std::string_view field, Quantity<Kind>& value) { value.count = unzigzag(take(field)); }
+  void operator()(std::string_view field, Quantity<Kind>& value) {
+    value.count = unzigzag(take(field));
+  }
   template <std::unsigned_integral T>
   void operator()(std::string_view field, T& value) {
     constexpr std::uint64_t most = std::is_same_v<T, bool> ? 1 : T(-1);
@@ -144,7 +160,7 @@ class Decoder {
     value = static_cast<T>(found);
   }
   template <class Enum>
-    requires std::is_enum_v<Enum>
+  requires std::is_enum_v<Enum>
   void operator()(std::string_view field, Enum& value) {
     const std::uint8_t found = take_byte(field);
     if (found >= kWords<Enum>.size()) fail_range(field, kWords<Enum>.size() - 1, found);
@@ -187,10 +203,11 @@ class Decoder {
   Differences last_;
 };
 
-// One value of every event type, filled again and again: decoding in a loop then allocates nothing once lists have grown.
-using EventScratch = std::tuple<Fact, Name, StepBegin, StepEnd, StorageBirth, StorageDeath, StorageRole, Op, Allocation,
-                                Release, Refusal, Reserved, Move, Recompute, Stall, BudgetChange, PlanMade, Decision,
-                                StepSummary, Restart>;
+// One value of every event type, filled again and again: decoding in a loop then allocates nothing once lists have
+// grown.
+using EventScratch =
+    std::tuple<Fact, Name, StepBegin, StepEnd, StorageBirth, StorageDeath, StorageRole, Op, Allocation, Release,
+               Refusal, Reserved, Move, Recompute, Stall, BudgetChange, PlanMade, Decision, StepSummary, Restart>;
 
 // Decodes the next event and hands it to `take(event)` by its own type.
 template <class Take>
@@ -215,7 +232,9 @@ struct EventExtent {
   std::size_t ids = 0, text = 0;
 };
 template <class E>
-[[nodiscard]] EventExtent extent(const E&) { return {}; }
+[[nodiscard]] EventExtent extent(const E&) {
+  return {};
+}
 template <class List>
 [[nodiscard]] EventExtent extent(const BasicOp<List>& op) {
   return {op.inputs.size() + op.outputs.size() + op.mutated.size() + op.aliased.size(), 0};

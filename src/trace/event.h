@@ -1,9 +1,9 @@
 // The facts of a run, as plain values: what the adapter records, planners read, the simulator emits, the report draws.
 //
-// A trace is a sequence of events in the program order of the host. Times are nanoseconds since the trace began. Ids are
-// dense and never used twice: storages are numbered by birth, ops by execution over all jobs of the run, names by first
-// use; a Name comes before the first event that uses its id. A storage made by an op is born right before that Op event;
-// one that was gone when an op began died before that Op event. All text is UTF-8.
+// A trace is a sequence of events in the program order of the host. Times are nanoseconds since the trace began. Ids
+// are dense and never used twice: storages are numbered by birth, ops by execution over all jobs of the run, names by
+// first use; a Name comes before the first event that uses its id. A storage made by an op is born right before that Op
+// event; one that was gone when an op began died before that Op event. All text is UTF-8.
 //
 //   device bytes at any event == sum of the sizes of the storages that live and whose tier is `device`
 #pragma once
@@ -21,8 +21,8 @@
 namespace spillway {
 
 enum class Phase : std::uint8_t { unknown, forward, backward, optimizer };
-// `gradient` is that of a parameter, `input` what the script brings into the step, `workspace` memory that libraries hold
-// and no op names; whatever else an op makes is an `activation`.
+// `gradient` is that of a parameter, `input` what the script brings into the step, `workspace` memory that libraries
+// hold and no op names; whatever else an op makes is an `activation`.
 enum class StorageKind : std::uint8_t { unknown, parameter, gradient, activation, optimizer_state, input, workspace };
 // Where the bytes of a storage are; `nowhere`: dropped, to be recomputed.
 enum class TraceTier : std::uint8_t { device, host, file, nowhere };
@@ -81,8 +81,8 @@ struct StorageRole {
   friend bool operator==(const StorageRole&, const StorageRole&) = default;
 };
 
-// One operator that ran below autograd. `outputs` are storages born or returned, `mutated` written in place,
-// `aliased` inputs that an output is a view of. `transient` is the peak above the bytes before the op, outputs included;
+// One operator that ran below autograd. `outputs` are storages born or returned, `mutated` written in place, `aliased`
+// inputs that an output is a view of. `transient` is the peak above the bytes before the op, outputs included;
 // `workspace` the part of it that is neither input nor output. `why_not` is valid only when a replay would be illegal:
 // the reason in words.
 template <class StorageList>
@@ -229,7 +229,8 @@ struct Restart {
   friend bool operator==(const Restart&, const Restart&) = default;
 };
 
-using Event = std::variant<Fact, Name, StepBegin, StepEnd, StorageBirth, StorageDeath, StorageRole, Op, Allocation, Release,
-                           Refusal, Reserved, Move, Recompute, Stall, BudgetChange, PlanMade, Decision, StepSummary, Restart>;
+using Event =
+    std::variant<Fact, Name, StepBegin, StepEnd, StorageBirth, StorageDeath, StorageRole, Op, Allocation, Release,
+                 Refusal, Reserved, Move, Recompute, Stall, BudgetChange, PlanMade, Decision, StepSummary, Restart>;
 
 }  // namespace spillway

@@ -23,27 +23,48 @@ struct EventTag {
 
 template <class E>
 inline constexpr EventTag kTag{};
-template <> inline constexpr EventTag kTag<Fact>{1, "fact"};
-template <> inline constexpr EventTag kTag<Name>{2, "name"};
-template <> inline constexpr EventTag kTag<StepBegin>{3, "step_begin"};
-template <> inline constexpr EventTag kTag<StepEnd>{4, "step_end"};
-template <> inline constexpr EventTag kTag<StorageBirth>{5, "birth"};
-template <> inline constexpr EventTag kTag<StorageDeath>{6, "death"};
-template <> inline constexpr EventTag kTag<StorageRole>{7, "role"};
-template <> inline constexpr EventTag kTag<Op>{8, "op"};
-template <> inline constexpr EventTag kTag<OpView>{8, "op"};
-template <> inline constexpr EventTag kTag<Allocation>{9, "allocation"};
-template <> inline constexpr EventTag kTag<Release>{10, "release"};
-template <> inline constexpr EventTag kTag<Refusal>{11, "refusal"};
-template <> inline constexpr EventTag kTag<Reserved>{12, "reserved"};
-template <> inline constexpr EventTag kTag<Move>{13, "move"};
-template <> inline constexpr EventTag kTag<Recompute>{14, "recompute"};
-template <> inline constexpr EventTag kTag<Stall>{15, "stall"};
-template <> inline constexpr EventTag kTag<BudgetChange>{16, "budget"};
-template <> inline constexpr EventTag kTag<PlanMade>{17, "plan"};
-template <> inline constexpr EventTag kTag<Decision>{18, "decision"};
-template <> inline constexpr EventTag kTag<StepSummary>{19, "step_summary"};
-template <> inline constexpr EventTag kTag<Restart>{20, "restart"};
+template <>
+inline constexpr EventTag kTag<Fact>{1, "fact"};
+template <>
+inline constexpr EventTag kTag<Name>{2, "name"};
+template <>
+inline constexpr EventTag kTag<StepBegin>{3, "step_begin"};
+template <>
+inline constexpr EventTag kTag<StepEnd>{4, "step_end"};
+template <>
+inline constexpr EventTag kTag<StorageBirth>{5, "birth"};
+template <>
+inline constexpr EventTag kTag<StorageDeath>{6, "death"};
+template <>
+inline constexpr EventTag kTag<StorageRole>{7, "role"};
+template <>
+inline constexpr EventTag kTag<Op>{8, "op"};
+template <>
+inline constexpr EventTag kTag<OpView>{8, "op"};
+template <>
+inline constexpr EventTag kTag<Allocation>{9, "allocation"};
+template <>
+inline constexpr EventTag kTag<Release>{10, "release"};
+template <>
+inline constexpr EventTag kTag<Refusal>{11, "refusal"};
+template <>
+inline constexpr EventTag kTag<Reserved>{12, "reserved"};
+template <>
+inline constexpr EventTag kTag<Move>{13, "move"};
+template <>
+inline constexpr EventTag kTag<Recompute>{14, "recompute"};
+template <>
+inline constexpr EventTag kTag<Stall>{15, "stall"};
+template <>
+inline constexpr EventTag kTag<BudgetChange>{16, "budget"};
+template <>
+inline constexpr EventTag kTag<PlanMade>{17, "plan"};
+template <>
+inline constexpr EventTag kTag<Decision>{18, "decision"};
+template <>
+inline constexpr EventTag kTag<StepSummary>{19, "step_summary"};
+template <>
+inline constexpr EventTag kTag<Restart>{20, "restart"};
 
 // The words of an enumeration, by value.
 template <class Enum>
@@ -56,15 +77,14 @@ inline constexpr std::array<std::string_view, 7> kWords<StorageKind>{
 template <>
 inline constexpr std::array<std::string_view, 4> kWords<TraceTier>{"device", "host", "file", "nowhere"};
 template <>
-inline constexpr std::array<std::string_view, kStallCauseCount> kWords<StallCause>{"fetch", "room", "host_room", "file"};
+inline constexpr std::array<std::string_view, kStallCauseCount> kWords<StallCause>{"fetch", "room", "host_room",
+                                                                                   "file"};
 template <>
 inline constexpr std::array<std::string_view, 5> kWords<Action>{"keep", "move_out", "prefetch", "drop", "recompute"};
 
 template <class Enum>
-  requires std::is_enum_v<Enum>
-[[nodiscard]] constexpr std::string_view word(Enum value) {
-  return kWords<Enum>[static_cast<std::size_t>(value)];
-}
+requires std::is_enum_v<Enum>
+[[nodiscard]] constexpr std::string_view word(Enum value) { return kWords<Enum>[static_cast<std::size_t>(value)]; }
 
 // E is T or const T: one description serves readers and writers.
 template <class E, class T>
@@ -120,7 +140,7 @@ void each_field(V& v, E& e) {
 }
 
 template <class V, class E>
-  requires Like<E, Op> || Like<E, OpView>
+requires Like<E, Op> || Like<E, OpView>
 void each_field(V& v, E& e) {
   v("index", e.index);
   v("name", e.name);

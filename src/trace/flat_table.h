@@ -1,7 +1,8 @@
 // A small open-addressing table from 64-bit keys to values: no allocation once it has grown to its working size.
 //
-// Linear probing; erasing shifts the run behind the hole back, so there are no tombstones and a table that lives as long
-// as the run does not decay. At most half full, always. Iteration order means nothing: `sorted()` for anything that shows.
+// Linear probing; erasing shifts the run behind the hole back, so there are no tombstones and a table that lives as
+// long as the run does not decay. At most half full, always. Iteration order means nothing: `sorted()` for anything
+// that shows.
 #pragma once
 
 #include <algorithm>

@@ -39,7 +39,8 @@ std::string read_maybe_gzip(const std::string& path) {
   int got = 0;
   while ((got = gzread(file.get(), piece, sizeof(piece))) > 0) {
     text.append(piece, static_cast<std::size_t>(got));
-    if (text.size() > kMostUnpacked) throw InputError(fmt::format("{}: unpacks to more than {} bytes", path, kMostUnpacked));
+    if (text.size() > kMostUnpacked)
+      throw InputError(fmt::format("{}: unpacks to more than {} bytes", path, kMostUnpacked));
   }
   int error = Z_OK;
   const char* what = gzerror(file.get(), &error);

@@ -25,20 +25,26 @@ struct ToJson {
   const NameBook& names;
 
   template <class Kind>
-  static Json number_of(Id<Kind> id) { return id.valid() ? Json(id.index) : Json(nullptr); }
+  static Json number_of(Id<Kind> id) {
+    return id.valid() ? Json(id.index) : Json(nullptr);
+  }
   Json& at(std::string_view field) { return object[std::string(field)]; }
 
   template <class Kind>
-  void operator()(std::string_view field, Id<Kind> id) { at(field) = number_of(id); }
+  void operator()(std::string_view field, Id<Kind> id) {
+    at(field) = number_of(id);
+  }
   void operator()(std::string_view field, NameId id) { at(field) = id.valid() ? Json(names.text(id)) : Json(nullptr); }
   void announced(std::string_view field, NameId id) { at(field) = id.index; }
   template <class Kind>
-  void operator()(std::string_view field, Quantity<Kind> value) { at(field) = value.count; }
+  void operator()(std::string_view field, Quantity<Kind> value) {
+    at(field) = value.count;
+  }
   template <class T>
-    requires std::unsigned_integral<T> || std::same_as<T, std::string>
+  requires std::unsigned_integral<T> || std::same_as<T, std::string>
   void operator()(std::string_view field, const T& value) { at(field) = value; }
   template <class Enum>
-    requires std::is_enum_v<Enum>
+  requires std::is_enum_v<Enum>
   void operator()(std::string_view field, Enum value) { at(field) = word(value); }
   void operator()(std::string_view field, const std::vector<StorageId>& list) {
     Json& array = at(field) = Json::array();
@@ -71,11 +77,15 @@ class FromJson {
   }
 
   template <class Kind>
-  void operator()(std::string_view field, Id<Kind>& id) { id = id_of<Kind>(field, take(field)); }
+  void operator()(std::string_view field, Id<Kind>& id) {
+    id = id_of<Kind>(field, take(field));
+  }
   void operator()(std::string_view field, NameId& id);
   void announced(std::string_view field, NameId& id) { id = id_of<NameKindTag>(field, take(field)); }
   template <class Kind>
-  void operator()(std::string_view field, Quantity<Kind>& value) { value.count = whole_of(field, take(field)); }
+  void operator()(std::string_view field, Quantity<Kind>& value) {
+    value.count = whole_of(field, take(field));
+  }
   template <std::unsigned_integral T>
   void operator()(std::string_view field, T& value) {
     const std::int64_t found = whole_of(field, take(field));
@@ -93,7 +103,7 @@ class FromJson {
     value = found.get<std::string>();
   }
   template <class Enum>
-    requires std::is_enum_v<Enum>
+  requires std::is_enum_v<Enum>
   void operator()(std::string_view field, Enum& value) {
     const Json& found = take(field);
     const auto at = std::ranges::find(kWords<Enum>, found.is_string() ? found.get_ref<const std::string&>() : "");
@@ -216,7 +226,8 @@ Trace import_jsonl(std::istream& in, const std::string& file) {
   std::string line;
   std::getline(in, line);
   std::string where = file + ": line 1";
-  if (parse_object(line, where) != first_line()) throw InputError(fmt::format("{}: expected {}", where, first_line().dump()));
+  if (parse_object(line, where) != first_line())
+    throw InputError(fmt::format("{}: expected {}", where, first_line().dump()));
   Trace trace;
   NameBook names;
   for (std::size_t number = 2; std::getline(in, line); ++number) {

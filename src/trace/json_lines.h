@@ -1,7 +1,7 @@
 // A trace as JSON lines, for people and their scripts: one object per event, nothing lost, and the way back.
 //
-// The first line says what this is; times are nanoseconds, sizes are bytes, "no id" is null. Names appear as their texts
-// ("name": "aten.relu.default"), so that a line can be read by itself; the "name" events keep their numbers.
+// The first line says what this is; times are nanoseconds, sizes are bytes, "no id" is null. Names appear as their
+// texts ("name": "aten.relu.default"), so that a line can be read by itself; the "name" events keep their numbers.
 #pragma once
 
 #include <iosfwd>

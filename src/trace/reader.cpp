@@ -104,7 +104,8 @@ bool TraceReader::read_block() {
 void TraceReader::check_names(const Event& event) {
   UnknownName unknown{names_, {}};
   std::visit([&](const auto& one) { each_field(unknown, one); }, event);
-  if (unknown.found) decoder_->fail(fmt::format("expected a name that was announced, found name {}", unknown.found->index));
+  if (unknown.found)
+    decoder_->fail(fmt::format("expected a name that was announced, found name {}", unknown.found->index));
   const Name* name = std::get_if<Name>(&event);
   if (name == nullptr) return;
   if (const auto problem = names_.announce(*name)) decoder_->fail(*problem);
@@ -138,6 +139,8 @@ Trace read_all(TraceReader&& reader) {
 }  // namespace
 
 Trace read_trace(const std::string& path) { return read_all(TraceReader(path)); }
-Trace read_trace(std::span<const std::uint8_t> bytes, const std::string& name) { return read_all(TraceReader(bytes, name)); }
+Trace read_trace(std::span<const std::uint8_t> bytes, const std::string& name) {
+  return read_all(TraceReader(bytes, name));
+}
 
 }  // namespace spillway

@@ -1,8 +1,8 @@
 // Reads a trace file event by event, trusting nothing in it.
 //
-// A file that ends early (a crash, a full disk) gives its whole blocks and then truncated() with the offset. A file that
-// is foreign, damaged or hostile gives an InputError naming file, byte offset and what was expected there. Memory: one
-// block at a time, never more than the file really holds.
+// A file that ends early (a crash, a full disk) gives its whole blocks and then truncated() with the offset. A file
+// that is foreign, damaged or hostile gives an InputError naming file, byte offset and what was expected there. Memory:
+// one block at a time, never more than the file really holds.
 #pragma once
 
 #include <cstdint>

@@ -58,7 +58,8 @@ class Row {
 
   [[nodiscard]] std::int64_t whole(const char* key, std::int64_t least, std::int64_t most) const {
     const Json& found = get(key);
-    const bool fits = found.is_number_integer() && !(found.is_number_unsigned() && found.get<std::uint64_t>() > INT64_MAX);
+    const bool fits =
+        found.is_number_integer() && !(found.is_number_unsigned() && found.get<std::uint64_t>() > INT64_MAX);
     const std::int64_t value = fits ? found.get<std::int64_t>() : least - 1;
     if (!fits || value < least || value > most) fail(key, fmt::format("a whole number in {}..{}", least, most));
     return value;
@@ -80,7 +81,8 @@ class Row {
   [[nodiscard]] std::vector<std::uint32_t> indices(const char* key, std::size_t count) const {
     std::vector<std::uint32_t> result;
     for (const Json& one : list(key)) {
-      if (!one.is_number_unsigned() || one.get<std::uint64_t>() >= count) fail(key, fmt::format("storages below {}", count));
+      if (!one.is_number_unsigned() || one.get<std::uint64_t>() >= count)
+        fail(key, fmt::format("storages below {}", count));
       result.push_back(one.get<std::uint32_t>());
     }
     return result;
@@ -209,8 +211,8 @@ std::vector<Uses> uses_of(const RecordedStep& step) {
 }
 
 // There before the step: a parameter is written by the optimizer and used by the model, optimizer state only written by
-// the optimizer; running statistics count as parameters (the module's own state), the rest is the batch. Made in the step:
-// a gradient is made in backward and read by the optimizer.
+// the optimizer; running statistics count as parameters (the module's own state), the rest is the batch. Made in the
+// step: a gradient is made in backward and read by the optimizer.
 StorageKind kind_of(const Uses& uses) {
   if (uses.made) return uses.made_in_backward && uses.in_optimizer ? StorageKind::gradient : StorageKind::activation;
   if (uses.written_in_optimizer) return uses.in_model ? StorageKind::parameter : StorageKind::optimizer_state;
@@ -298,7 +300,8 @@ class Builder {
       give_birth(i);
       made += step_.storages[i].size;
     }
-    Op op{.index = {static_cast<std::uint32_t>(at)}, .name = intern(recorded.name), .phase = recorded.phase, .job = kJob};
+    Op op{
+        .index = {static_cast<std::uint32_t>(at)}, .name = intern(recorded.name), .phase = recorded.phase, .job = kJob};
     op.step = kStep;
     op.stream = kStream;
     op.start = now_;
@@ -336,7 +339,7 @@ class Builder {
   const RecordedStep& step_;
   Trace trace_;
   NameBook names_;
-  std::vector<StorageId> ids_;  // by recorded position
+  std::vector<StorageId> ids_;                             // by recorded position
   std::vector<std::vector<std::size_t>> deaths_, births_;  // recorded positions by op
   std::uint32_t next_ = 0;
   Nanos now_;

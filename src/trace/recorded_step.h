@@ -1,8 +1,8 @@
 // The recorded steps of traces/ (their README has the format) as traces.
 //
 // What was there before the step is born before it begins; what an op returned for the first time is born right before
-// that op. Kinds, aliases and whether a replay is legal are not in the recording and are inferred (recorded_step.cpp says
-// how). Bytes that were allocated but belong to no storage an op named become one storage of kind `workspace`.
+// that op. Kinds, aliases and whether a replay is legal are not in the recording and are inferred (recorded_step.cpp
+// says how). Bytes that were allocated but belong to no storage an op named become one storage of kind `workspace`.
 #pragma once
 
 #include <string>

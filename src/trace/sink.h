@@ -1,7 +1,7 @@
 // Where a writer's bytes go: a file or memory.
 //
-// A sink fails by returning false, for good, with the reason in `problem()`: a full disk must not stop training. Bytes are
-// with the operating system when append() returns (they survive the death of the process), not forced to the disk.
+// A sink fails by returning false, for good, with the reason in `problem()`: a full disk must not stop training. Bytes
+// are with the operating system when append() returns (they survive the death of the process), not forced to the disk.
 #pragma once
 
 #include <sys/types.h>

@@ -21,6 +21,8 @@ T& replace(std::vector<T>& all, T value, Key key) {
 
 // Decisions of one plan that a restarted trace repeats: a plan names each storage of a step a few times at most.
 constexpr std::size_t kMaxDecisions = 100'000;
+// Facts about a whole run are a dozen; this only stops a leak.
+constexpr std::size_t kMaxFacts = 1'000;
 
 }  // namespace
 
@@ -51,6 +53,12 @@ void Standing::set_tier(Living& living, TraceTier tier) {
   living.birth.tier = tier;
   if (was && !is) add_device(saturating_minus(Bytes{}, living.birth.size));
   if (!was && is) add_device(living.birth.size);
+}
+
+// The last word on a key is the one that holds.
+void Standing::observe(const Fact& fact) {
+  replace(facts_, fact, &Fact::key);
+  if (facts_.size() > kMaxFacts) facts_.pop_back();
 }
 
 void Standing::observe(const StepBegin& begin) {
@@ -95,7 +103,8 @@ void Standing::observe(const Op& op) {
   for (const StorageId output : op.outputs) {
     const Living* living = living_.find(key_of(output));
     const bool made_here = living != nullptr && living->ops_before == ops_ && living->birth.tier == TraceTier::device;
-    if (made_here && std::ranges::find(op.inputs, output) == op.inputs.end()) before = saturating_minus(before, living->birth.size);
+    if (made_here && std::ranges::find(op.inputs, output) == op.inputs.end())
+      before = saturating_minus(before, living->birth.size);
   }
   saturating_add(before, op.transient);
   raise_peak(before);
@@ -141,7 +150,8 @@ void Standing::observe(const Recompute& recompute) {
 
 void Standing::observe(const Stall& stall) {
   note_time(stall.start);
-  if (StepSummary* sums = find_open(stall.job)) saturating_add(sums->stall[static_cast<std::size_t>(stall.cause)], stall.duration);
+  if (StepSummary* sums = find_open(stall.job))
+    saturating_add(sums->stall[static_cast<std::size_t>(stall.cause)], stall.duration);
 }
 
 void Standing::observe(const BudgetChange& change) {

@@ -1,8 +1,8 @@
 // What holds at a point of a run: feed it the events in order, ask it at any point.
 //
 // It knows the living storages and where they are, the granted ranges, open steps with their sums so far, budgets and
-// plans in force. From it a trace can restart in mid-run (`announce`), and each step that ends leaves its summary. Events
-// that contradict what it knows are ignored: judging a trace is check_trace's business.
+// plans in force. From it a trace can restart in mid-run (`announce`), and each step that ends leaves its summary.
+// Events that contradict what it knows are ignored: judging a trace is check_trace's business.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ class Standing {
   // Most events change nothing that lasts.
   template <class E>
   void observe(const E&) {}
-  void observe(const Fact& fact) { facts_.push_back(fact); }
+  void observe(const Fact& fact);
   void observe(const Name& name) { names_.push_back(name); }
   void observe(const StepBegin& begin);
   void observe(const StepEnd& end);

@@ -89,7 +89,8 @@ std::string to_table(const Trace& trace) {
   row("steps whole", sums.whole_steps);
   row("steps summarized", sums.summarized_steps);
   row("ops", sums.ops);
-  for (std::size_t i = 0; i < sums.ops_by_phase.size(); ++i) row(fmt::format("  {}", kWords<Phase>[i]), sums.ops_by_phase[i]);
+  for (std::size_t i = 0; i < sums.ops_by_phase.size(); ++i)
+    row(fmt::format("  {}", kWords<Phase>[i]), sums.ops_by_phase[i]);
   row("op time", sums.op_time.count, "ns");
   row("storages", sums.storages);
   for (std::size_t i = 0; i < sums.by_kind.size(); ++i) {

@@ -21,7 +21,7 @@ struct TraceSummary {
   std::uint64_t whole_steps = 0, summarized_steps = 0, storages = 0, ops = 0;
   std::array<std::uint64_t, kWords<Phase>.size()> ops_by_phase{};
   std::array<KindSum, kWords<StorageKind>.size()> by_kind{};  // by the kind each storage had in the end
-  Bytes born;       // sum of the sizes of all storages
+  Bytes born;                                                 // sum of the sizes of all storages
   Bytes peak_live;  // most bytes of living storages on the device, from births, deaths and moves
   Bytes peak;       // the same with the transients of ops
   Nanos op_time;    // sum of the durations of ops

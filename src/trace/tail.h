@@ -1,8 +1,8 @@
 // The end of a long run, held in memory so that the steps in the middle can be let go.
 //
-// Blocks arrive in segments; a segment ends where a step ends (or where it grew too large). Only the segments of the last
-// steps stay. A segment that is let go is read once more: its steps leave a summary each, and `standing()` moves on to
-// what holds at the beginning of the oldest segment that is kept.
+// Blocks arrive in segments; a segment ends where a step ends (or where it grew too large). Only the segments of the
+// last steps stay. A segment that is let go is read once more: its steps leave a summary each, and `standing()` moves
+// on to what holds at the beginning of the oldest segment that is kept.
 //
 //   head | summaries | standing() announced | segment | segment | ...          is a whole trace, at any time
 #pragma once

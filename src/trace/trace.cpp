@@ -7,9 +7,12 @@
 namespace spillway {
 
 std::optional<std::string> NameBook::announce(const Name& name) {
-  if (name.id.index != texts_.size()) return fmt::format("expected name {}, found name {}", texts_.size(), name.id.index);
+  if (name.id.index != texts_.size())
+    return fmt::format("expected name {}, found name {}", texts_.size(), name.id.index);
   const auto [entry, added] = ids_.try_emplace(name.text, name.id);
-  if (!added) return fmt::format("expected a text of its own for name {}, found that of name {}", name.id.index, entry->second.index);
+  if (!added)
+    return fmt::format("expected a text of its own for name {}, found that of name {}", name.id.index,
+                       entry->second.index);
   texts_.push_back(name.text);
   return std::nullopt;
 }

@@ -1,7 +1,8 @@
 // A trace as a value: all its events, and the texts its names stand for.
 //
-// `names[id.index]` is the text of every NameId that occurs: readers refuse a trace that uses a name it did not announce.
-// Storage and op ids are as recorded; after a Restart they have gaps, which densify() closes for whoever wants to index.
+// `names[id.index]` is the text of every NameId that occurs: readers refuse a trace that uses a name it did not
+// announce. Storage and op ids are as recorded; after a Restart they have gaps, which densify() closes for whoever
+// wants to index.
 #pragma once
 
 #include <optional>
@@ -22,7 +23,9 @@ struct Trace {
   Bytes whole_until;       // where in the file
 
   // "" for no name.
-  [[nodiscard]] std::string_view name(NameId id) const { return id.valid() ? std::string_view(names.at(id.index)) : ""; }
+  [[nodiscard]] std::string_view name(NameId id) const {
+    return id.valid() ? std::string_view(names.at(id.index)) : "";
+  }
 };
 
 // The names of a trace under construction; keeps their law: announced in the order of their ids, every text once.

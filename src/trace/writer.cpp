@@ -13,8 +13,8 @@ constexpr std::size_t kMaxNames = 65'536;
 constexpr std::string_view kTooManyNames = "(more names than a trace keeps)";
 constexpr std::size_t kMaxText = 64 * 1024;
 
-// The tail is rewritten when at least as much of it is stale as is kept, so that every byte is written about twice, and
-// not for less than this, so that small steps do not rewrite it at each end.
+// The tail is rewritten when at least as much was appended as a rewrite costs, so that every byte is written about
+// twice, and not for less than this, so that small steps do not rewrite it at each end.
 constexpr std::uint64_t kRewriteSlack = 1024 * 1024;
 
 }  // namespace
@@ -103,13 +103,14 @@ void TraceWriter::end_step(JobId job) {
 }
 
 void TraceWriter::settle() {
-  const auto kept = static_cast<std::uint64_t>(tail_.size().count);
-  if (tail_.behind() && written_ - permanent_ > 2 * kept + kRewriteSlack) rewrite_tail();
+  const std::uint64_t cost = std::max(settled_, static_cast<std::uint64_t>(tail_.size().count));
+  if (tail_.behind() && written_ - permanent_ > 2 * cost + kRewriteSlack) rewrite_tail();
 }
 
 // Note [Rewriting the tail]
-// The file is cut behind what stays for good, then summaries, what holds now, and the kept steps are appended. A crash in
-// between loses the kept steps (they are only in memory then) but nothing that was for good, and the file stays readable.
+// The file is cut behind what stays for good, then summaries, what holds now, and the kept steps are appended. A crash
+// in between loses the kept steps (they are only in memory then) but nothing that was for good, and the file stays
+// readable.
 void TraceWriter::rewrite_tail() {
   if (status_.broken) return;
   if (!sink_->truncate(permanent_)) return fail();
@@ -125,6 +126,7 @@ void TraceWriter::rewrite_tail() {
   });
   append(block_.seal());
   tail_.each_segment([&](std::span<const std::uint8_t> blocks) { append(blocks); });
+  settled_ = written_ - permanent_;
 }
 
 NameId TraceWriter::intern(std::string_view text) {

@@ -1,13 +1,13 @@
 // Appends events to a trace, cheaply enough to do it for every op of a training run.
 //
-// An op costs some tens of nanoseconds and no heap memory; a full block (64 KiB) goes to the sink in one write. A long run
-// stays small: its first and last steps are kept whole, every step between them as one StepSummary; a Restart then marks
-// where the whole events go on. After a crash the sink holds everything up to the last sealed block.
+// An op costs some tens of nanoseconds and no heap memory; a full block (64 KiB) goes to the sink in one write. A long
+// run stays small: its first and last steps are kept whole, every step between them as one StepSummary; a Restart then
+// marks where the whole events go on. After a crash the sink holds everything up to the last sealed block.
 //
-//   size of the file <= head + one summary per step + 3 * the last steps + 1 MiB, at any time
+//   size of the file <= head + one summary per step + 3 * (the last steps and what lives when they begin) + 1 MiB
 //
-// A sink that fails never stops the run: the writer is broken from then on, counts what it loses and says so in status().
-// Not locked: the caller serialises.
+// A sink that fails never stops the run: the writer is broken from then on, counts what it loses and says so in
+// status(). Not locked: the caller serialises.
 #pragma once
 
 #include <cstdint>
@@ -100,6 +100,7 @@ class TraceWriter {
   std::uint64_t steps_ = 0;      // ended so far
   std::uint64_t permanent_ = 0;  // bytes of the sink that stay: head and summaries
   std::uint64_t written_ = 0;    // bytes of the sink
+  std::uint64_t settled_ = 0;    // bytes of the tail when it was last rewritten
   std::unordered_map<std::string, NameId, TextHash, std::equal_to<>> names_;
   WriterStatus status_;
 };

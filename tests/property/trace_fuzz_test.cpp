@@ -1,9 +1,9 @@
 // Hostile bytes: whatever a file holds, reading it ends in a trace or in an InputError, never in anything else.
 //
 // Valid files are damaged at random (bits flipped, bytes set, cut, spliced, lengths changed) and read. Half of them get
-// their checksums mended afterwards, so that the damage reaches the decoder behind them. What can be read is also handed
-// to everything that takes a trace. Run under the address sanitizer, this is the proof that none of it reads or writes
-// where it should not; the sizes of what is read are bounded by the sizes of the files, which bounds the memory.
+// their checksums mended afterwards, so that the damage reaches the decoder behind them. What can be read is also
+// handed to everything that takes a trace. Run under the address sanitizer, this is the proof that none of it reads or
+// writes where it should not; the sizes of what is read are bounded by the sizes of the files, which bounds the memory.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -60,13 +60,29 @@ class Damage {
   void damage(FileBytes& bytes, const FileBytes& other) {
     const std::size_t at = pick(bytes.size());
     switch (pick(7)) {
-      case 0: bytes[at] = static_cast<std::uint8_t>(bytes[at] ^ (1 << pick(8))); break;
-      case 1: bytes[at] = interesting(); break;
-      case 2: bytes.resize(at); break;
-      case 3: bytes.erase(bytes.begin() + static_cast<std::ptrdiff_t>(at), bytes.begin() + static_cast<std::ptrdiff_t>(at + pick(std::min<std::size_t>(40, bytes.size() - at)))); break;
-      case 4: splice(bytes, at, other); break;
-      case 5: bytes.insert(bytes.begin() + static_cast<std::ptrdiff_t>(at), 1 + pick(12), interesting()); break;
-      default: lie_about_length(bytes); break;
+      case 0:
+        bytes[at] = static_cast<std::uint8_t>(bytes[at] ^ (1 << pick(8)));
+        break;
+      case 1:
+        bytes[at] = interesting();
+        break;
+      case 2:
+        bytes.resize(at);
+        break;
+      case 3:
+        bytes.erase(
+            bytes.begin() + static_cast<std::ptrdiff_t>(at),
+            bytes.begin() + static_cast<std::ptrdiff_t>(at + pick(std::min<std::size_t>(40, bytes.size() - at))));
+        break;
+      case 4:
+        splice(bytes, at, other);
+        break;
+      case 5:
+        bytes.insert(bytes.begin() + static_cast<std::ptrdiff_t>(at), 1 + pick(12), interesting());
+        break;
+      default:
+        lie_about_length(bytes);
+        break;
     }
   }
   std::uint8_t interesting() {
@@ -94,7 +110,8 @@ class Damage {
         return value;
       };
       const std::size_t length = std::min(number(8), bytes.size() - at - kBlockHeaderBytes);
-      const auto header = make_block_header(std::span(bytes).subspan(at + kBlockHeaderBytes, length), static_cast<std::uint32_t>(number(12)));
+      const auto header = make_block_header(std::span(bytes).subspan(at + kBlockHeaderBytes, length),
+                                            static_cast<std::uint32_t>(number(12)));
       std::ranges::copy(header, bytes.begin() + static_cast<std::ptrdiff_t>(at));
       at += kBlockHeaderBytes + length;
     }
@@ -167,8 +184,7 @@ TEST(TraceFuzz, RandomBytesBehindAGoodHeaderAreRefusedOrEndEarly) {
     bytes.insert(bytes.end(), payload.begin(), payload.end());
     try {
       use(read_trace(bytes, "fuzz"), true);
-    } catch (const InputError&) {
-    }
+    } catch (const InputError&) {}
   }
 }
 
@@ -176,7 +192,8 @@ TEST(TraceFuzz, RandomBytesBehindAGoodHeaderAreRefusedOrEndEarly) {
 template <class Read>
 void fuzz_text(const std::string& good, std::int64_t times, std::uint64_t seed, Read read) {
   std::mt19937_64 random(seed);
-  constexpr std::string_view kPieces[] = {"\"", "{", "}", "[", "]", ",", ":", "-", "9", "1e308", "null", "true", "\n", "\xff", "op", "0"};
+  constexpr std::string_view kPieces[] = {"\"", "{",     "}",    "[",    "]",  ",",    ":",  "-",
+                                          "9",  "1e308", "null", "true", "\n", "\xff", "op", "0"};
   std::int64_t refused = 0;
   for (std::int64_t i = 0; i < times; ++i) {
     std::string bad = good;
@@ -206,10 +223,11 @@ TEST(TraceFuzz, DamagedJsonLinesAreReadOrRefused) {
 }
 
 TEST(TraceFuzz, ADamagedRecordedStepIsReadOrRefused) {
-  const std::string good = R"({"name":"t","plain_ms":0.5,"peak":10000,"sto":[{"bytes":1000,"birth":0,"death":1000000000},)"
-                           R"({"bytes":3000,"birth":0,"death":2}],"ops":[)"
-                           R"({"n":"mm","i":[0],"o":[1],"m":[],"ph":"fwd","pk":3500,"al":8100,"us":1.5},)"
-                           R"({"n":"sgd_","i":[0,1],"o":[0],"m":[0],"ph":"opt","pk":0,"al":9000,"us":0.25}]})";
+  const std::string good =
+      R"({"name":"t","plain_ms":0.5,"peak":10000,"sto":[{"bytes":1000,"birth":0,"death":1000000000},)"
+      R"({"bytes":3000,"birth":0,"death":2}],"ops":[)"
+      R"({"n":"mm","i":[0],"o":[1],"m":[],"ph":"fwd","pk":3500,"al":8100,"us":1.5},)"
+      R"({"n":"sgd_","i":[0,1],"o":[0],"m":[0],"ph":"opt","pk":0,"al":9000,"us":0.25}]})";
   fuzz_text(good, testing::scaled(20'000), 5, [](const std::string& text) {
     Trace trace = parse_recorded_step(text, "fuzz");
     EXPECT_TRUE(check_trace(trace).empty()) << text;

@@ -39,23 +39,45 @@ inline std::vector<Event> one_of_each() {
       Decision{weight, Action::move_out, OpIndex{0}, OpIndex{1}, NameId{3}, job, true},
       StorageBirth{out, 512_B, StorageKind::unknown, job, 7_us},
       StorageRole{out, StorageKind::activation},
-      Op{.index = OpIndex{0}, .name = NameId{0}, .phase = Phase::forward, .job = job, .step = StepIndex{0},
-         .stream = StreamId{0}, .start = 8_us, .duration = 2_us, .transient = 1024_B, .workspace = 512_B,
-         .replayable = true, .why_not = {}, .inputs = {weight}, .outputs = {out}, .mutated = {}, .aliased = {}},
+      Op{.index = OpIndex{0},
+         .name = NameId{0},
+         .phase = Phase::forward,
+         .job = job,
+         .step = StepIndex{0},
+         .stream = StreamId{0},
+         .start = 8_us,
+         .duration = 2_us,
+         .transient = 1024_B,
+         .workspace = 512_B,
+         .replayable = true,
+         .why_not = {},
+         .inputs = {weight},
+         .outputs = {out},
+         .mutated = {},
+         .aliased = {}},
       Move{weight, TraceTier::device, TraceTier::host, 4096_B, OpIndex{0}, 9_us, 1_us, false},
       Stall{StallCause::room, OpIndex{0}, weight, job, 10_us, 1_us},
       Recompute{out, OpIndex{0}, OpIndex{0}, 11_us, 2_us},
       StorageDeath{out, 12_us},
       Release{Range{0_B, 4096_B}, StreamId{0}, 12_us},
       StepEnd{StepIndex{0}, job, 13_us},
-      StepSummary{.step = StepIndex{1}, .job = job, .ops = 3, .recomputed = 1, .peak = 4608_B, .moved_out = 1_B, .moved_in = 2_B,
-                  .at = 14_us, .duration = 5_us, .recompute = 1_us, .stall = {1_ns, 2_ns, 3_ns, 4_ns}},
+      StepSummary{.step = StepIndex{1},
+                  .job = job,
+                  .ops = 3,
+                  .recomputed = 1,
+                  .peak = 4608_B,
+                  .moved_out = 1_B,
+                  .moved_in = 2_B,
+                  .at = 14_us,
+                  .duration = 5_us,
+                  .recompute = 1_us,
+                  .stall = {1_ns, 2_ns, 3_ns, 4_ns}},
       Restart{20_us},
   };
 }
 
-// A steady training loop: `ops` ops a step in a chain, each making a storage that dies two ops later. Two parameters live
-// throughout, and each step leaves a storage alive that dies in the middle of the step after the next.
+// A steady training loop: `ops` ops a step in a chain, each making a storage that dies two ops later. Two parameters
+// live throughout, and each step leaves a storage alive that dies in the middle of the step after the next.
 class Loop {
  public:
   explicit Loop(TraceWriter& writer, std::uint32_t ops = 20) : writer_(writer), ops_(ops) {
@@ -91,10 +113,22 @@ class Loop {
   void bury(StorageId id) { writer_.write(StorageDeath{id, tick()}); }
   void run(JobId job, StorageId input, StorageId output) {
     const StorageId inputs[] = {weight_, input};
-    writer_.write(OpView{.index = OpIndex{next_op_++}, .name = name_, .phase = Phase::forward, .job = job,
-                         .step = StepIndex{step_}, .stream = StreamId{0}, .start = tick(), .duration = 5_us,
-                         .transient = 96_KiB, .workspace = 32_KiB, .replayable = true, .why_not = {}, .inputs = inputs,
-                         .outputs = {&output, 1}, .mutated = {}, .aliased = {}});
+    writer_.write(OpView{.index = OpIndex{next_op_++},
+                         .name = name_,
+                         .phase = Phase::forward,
+                         .job = job,
+                         .step = StepIndex{step_},
+                         .stream = StreamId{0},
+                         .start = tick(),
+                         .duration = 5_us,
+                         .transient = 96_KiB,
+                         .workspace = 32_KiB,
+                         .replayable = true,
+                         .why_not = {},
+                         .inputs = inputs,
+                         .outputs = {&output, 1},
+                         .mutated = {},
+                         .aliased = {}});
   }
 
   TraceWriter& writer_;

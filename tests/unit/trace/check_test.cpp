@@ -35,13 +35,16 @@ TEST(CheckTrace, SaysWhichEventBreaksTheLaw) {
 TEST(CheckTrace, WantsStoragesNumberedByBirth) {
   EXPECT_THAT(complaints({StorageBirth{.storage = {1}}}), ElementsAre("storage 1 is born where 0 is next"));
   EXPECT_THAT(complaints({StorageBirth{}}), ElementsAre("a storage without an id is born"));
-  EXPECT_THAT(complaints({StorageBirth{.storage = {0}}, StorageBirth{.storage = {0}}}), ElementsAre("storage 0 is born while it lives"));
+  EXPECT_THAT(complaints({StorageBirth{.storage = {0}}, StorageBirth{.storage = {0}}}),
+              ElementsAre("storage 0 is born while it lives"));
 }
 
 TEST(CheckTrace, WantsStoragesUsedBetweenBirthAndDeathAndDeadOnce) {
   EXPECT_THAT(complaints({kOpName, op(0, {{0}})}), ElementsAre("input names storage 0, which is not alive"));
-  EXPECT_THAT(complaints({kOpName, StorageBirth{.storage = {0}}, StorageDeath{{0}, 1_ns}, op(0, {{0}})}), ElementsAre(HasSubstr("not alive")));
-  EXPECT_THAT(complaints({StorageBirth{.storage = {0}}, StorageDeath{{0}, 1_ns}, StorageDeath{{0}, 2_ns}}), ElementsAre(HasSubstr("death")));
+  EXPECT_THAT(complaints({kOpName, StorageBirth{.storage = {0}}, StorageDeath{{0}, 1_ns}, op(0, {{0}})}),
+              ElementsAre(HasSubstr("not alive")));
+  EXPECT_THAT(complaints({StorageBirth{.storage = {0}}, StorageDeath{{0}, 1_ns}, StorageDeath{{0}, 2_ns}}),
+              ElementsAre(HasSubstr("death")));
   EXPECT_THAT(complaints({StorageRole{{0}, StorageKind::input}}), ElementsAre(HasSubstr("role")));
   EXPECT_THAT(complaints({Move{.storage = {0}}}), ElementsAre(HasSubstr("move")));
   EXPECT_THAT(complaints({Recompute{.storage = {0}}}), ElementsAre(HasSubstr("recompute")));
@@ -54,15 +57,19 @@ TEST(CheckTrace, WantsOpsToGoForwardUnderAnAnnouncedName) {
 }
 
 TEST(CheckTrace, WantsAReasonOnlyWhereAReplayIsIllegal) {
-  EXPECT_THAT(complaints({kOpName, Op{.index = {0}, .name = {0}, .replayable = true, .why_not = {0}}}), ElementsAre(HasSubstr("why not")));
+  EXPECT_THAT(complaints({kOpName, Op{.index = {0}, .name = {0}, .replayable = true, .why_not = {0}}}),
+              ElementsAre(HasSubstr("why not")));
 }
 
 TEST(CheckTrace, WantsStepsOfAJobOneAfterAnother) {
   const JobId a{0}, b{1};
-  EXPECT_THAT(complaints({StepBegin{{0}, a}, StepBegin{{0}, b}, StepEnd{{0}, b}, StepEnd{{0}, a}}), IsEmpty()) << "jobs may overlap";
-  EXPECT_THAT(complaints({StepBegin{{0}, a}, StepBegin{{1}, a}}), ElementsAre("step 1 begins before step 0 of its job ended"));
+  EXPECT_THAT(complaints({StepBegin{{0}, a}, StepBegin{{0}, b}, StepEnd{{0}, b}, StepEnd{{0}, a}}), IsEmpty())
+      << "jobs may overlap";
+  EXPECT_THAT(complaints({StepBegin{{0}, a}, StepBegin{{1}, a}}),
+              ElementsAre("step 1 begins before step 0 of its job ended"));
   EXPECT_THAT(complaints({StepEnd{{0}, a}}), ElementsAre("step 0 ends without having begun"));
-  EXPECT_THAT(complaints({StepBegin{{1}, a}, StepEnd{{1}, a}, StepBegin{{1}, a}}), ElementsAre("step 1 begins after step 1 of its job"));
+  EXPECT_THAT(complaints({StepBegin{{1}, a}, StepEnd{{1}, a}, StepBegin{{1}, a}}),
+              ElementsAre("step 1 begins after step 1 of its job"));
 }
 
 TEST(CheckTrace, WantsAnOpInsideTheStepItNames) {
@@ -70,7 +77,8 @@ TEST(CheckTrace, WantsAnOpInsideTheStepItNames) {
   inside.job = {0};
   inside.step = {0};
   EXPECT_THAT(complaints({kOpName, StepBegin{{0}, {0}}, inside, StepEnd{{0}, {0}}}), IsEmpty());
-  EXPECT_THAT(complaints({kOpName, StepBegin{{0}, {0}}, StepEnd{{0}, {0}}, inside}), ElementsAre("op 0 runs in step 0, which is not open"));
+  EXPECT_THAT(complaints({kOpName, StepBegin{{0}, {0}}, StepEnd{{0}, {0}}, inside}),
+              ElementsAre("op 0 runs in step 0, which is not open"));
 }
 
 TEST(CheckTrace, RefusesNegativeAndAbsurdAmounts) {
@@ -81,8 +89,11 @@ TEST(CheckTrace, RefusesNegativeAndAbsurdAmounts) {
 }
 
 TEST(CheckTrace, BeginsTheLivingAnewAfterARestart) {
-  EXPECT_THAT(complaints({StorageBirth{.storage = {0}}, Restart{}, StorageBirth{.storage = {0}}, StorageBirth{.storage = {90}}}), IsEmpty());
-  EXPECT_THAT(complaints({StorageBirth{.storage = {0}}, Restart{}, StorageDeath{{0}, 1_ns}}), ElementsAre(HasSubstr("not alive")));
+  EXPECT_THAT(complaints({StorageBirth{.storage = {0}}, Restart{}, StorageBirth{.storage = {0}},
+                          StorageBirth{.storage = {90}}}),
+              IsEmpty());
+  EXPECT_THAT(complaints({StorageBirth{.storage = {0}}, Restart{}, StorageDeath{{0}, 1_ns}}),
+              ElementsAre(HasSubstr("not alive")));
 }
 
 TEST(CheckTrace, StopsAfterAsManyProblemsAsAsked) {

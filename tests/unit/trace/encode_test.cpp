@@ -21,16 +21,22 @@ struct Extreme {
   bool high;
 
   template <class Kind>
-  void operator()(std::string_view, Id<Kind>& id) { id.index = high ? UINT32_MAX - 1 : 0; }
+  void operator()(std::string_view, Id<Kind>& id) {
+    id.index = high ? UINT32_MAX - 1 : 0;
+  }
   void operator()(std::string_view, NameId& id) { id = {}; }
   template <class T>
   void announced(std::string_view, T&) {}
   template <class Kind>
-  void operator()(std::string_view, Quantity<Kind>& value) { value.count = high ? INT64_MAX : INT64_MIN; }
+  void operator()(std::string_view, Quantity<Kind>& value) {
+    value.count = high ? INT64_MAX : INT64_MIN;
+  }
   template <std::unsigned_integral T>
-  void operator()(std::string_view, T& value) { value = high ? std::numeric_limits<T>::max() : T{0}; }
+  void operator()(std::string_view, T& value) {
+    value = high ? std::numeric_limits<T>::max() : T{0};
+  }
   template <class Enum>
-    requires std::is_enum_v<Enum>
+  requires std::is_enum_v<Enum>
   void operator()(std::string_view, Enum& value) { value = static_cast<Enum>(high ? kWords<Enum>.size() - 1 : 0); }
   void operator()(std::string_view, std::vector<StorageId>& list) {
     list = high ? std::vector<StorageId>{{UINT32_MAX - 1}, {0}, {}, {UINT32_MAX - 1}} : std::vector<StorageId>{};
@@ -39,7 +45,9 @@ struct Extreme {
   void operator()(std::string_view, std::array<Nanos, N>& values) {
     values.fill({high ? INT64_MAX : INT64_MIN});
   }
-  void operator()(std::string_view, std::string& text) { text = high ? std::string(60'000, 'x') + "\u00e9\U0001f600" : ""; }
+  void operator()(std::string_view, std::string& text) {
+    text = high ? std::string(60'000, 'x') + "\u00e9\U0001f600" : "";
+  }
   void moment(std::string_view, Nanos& at) { at.count = high ? INT64_MAX : INT64_MIN; }
 };
 
@@ -79,8 +87,14 @@ TEST(Encoding, GivesBackTheLargestAndSmallestValuesOfEveryField) {
 }
 
 TEST(Encoding, GivesBackAnOpWrittenFromAView) {
-  const Op op{.index = {7}, .name = {}, .phase = Phase::backward, .start = 3_ns, .inputs = {{1}, {2}}, .outputs = {{3}},
-              .mutated = {{1}}, .aliased = {{2}}};
+  const Op op{.index = {7},
+              .name = {},
+              .phase = Phase::backward,
+              .start = 3_ns,
+              .inputs = {{1}, {2}},
+              .outputs = {{3}},
+              .mutated = {{1}},
+              .aliased = {{2}}};
   std::vector<std::uint8_t> bytes;
   TraceWriter writer(std::make_unique<MemorySink>(bytes), WriterOptions::keep_all());
   writer.write(op_view(op));
@@ -92,7 +106,8 @@ TEST(Zigzag, FoldsSignsIntoSmallNumbersAndBack) {
   EXPECT_EQ(zigzag(0), 0u);
   EXPECT_EQ(zigzag(-1), 1u);
   EXPECT_EQ(zigzag(1), 2u);
-  for (const std::int64_t value : {INT64_MIN, INT64_MAX, std::int64_t{-12345}}) EXPECT_EQ(unzigzag(zigzag(value)), value);
+  for (const std::int64_t value : {INT64_MIN, INT64_MAX, std::int64_t{-12345}})
+    EXPECT_EQ(unzigzag(zigzag(value)), value);
 }
 
 Decoder decoder_over(const std::vector<std::uint8_t>& bytes) { return {bytes, {"x.spt", 100}}; }
@@ -115,9 +130,12 @@ TEST(Decoder, RefusesValuesTheirTypesDoNotHave) {
   Phase phase{};
   bool flag = false;
   std::uint8_t small = 0;
-  EXPECT_THAT([&] { decoder_over(nine)("phase", phase); }, ThrowsMessage<InputError>(HasSubstr("expected phase in 0..3, found 9")));
-  EXPECT_THAT([&] { decoder_over(two)("clean", flag); }, ThrowsMessage<InputError>(HasSubstr("expected clean in 0..1")));
-  EXPECT_THAT([&] { decoder_over(big)("granted", small); }, ThrowsMessage<InputError>(HasSubstr("in 0..255, found 65536")));
+  EXPECT_THAT([&] { decoder_over(nine)("phase", phase); },
+              ThrowsMessage<InputError>(HasSubstr("expected phase in 0..3, found 9")));
+  EXPECT_THAT([&] { decoder_over(two)("clean", flag); },
+              ThrowsMessage<InputError>(HasSubstr("expected clean in 0..1")));
+  EXPECT_THAT([&] { decoder_over(big)("granted", small); },
+              ThrowsMessage<InputError>(HasSubstr("in 0..255, found 65536")));
 }
 
 TEST(Decoder, RefusesAListLongerThanTheRestOfTheBlockBeforeMakingRoomForIt) {
@@ -130,19 +148,24 @@ TEST(Decoder, RefusesAListLongerThanTheRestOfTheBlockBeforeMakingRoomForIt) {
 TEST(Decoder, RefusesAnIdBeyond32Bits) {
   const std::vector<std::uint8_t> below{1}, above{0xfe, 0xff, 0xff, 0xff, 0x7f};
   StorageId id;
-  EXPECT_THAT([&] { decoder_over(below)("storage", id); }, ThrowsMessage<InputError>(HasSubstr("expected storage in 0..")));
-  EXPECT_THAT([&] { decoder_over(above)("storage", id); }, ThrowsMessage<InputError>(HasSubstr("expected storage in 0..")));
+  EXPECT_THAT([&] { decoder_over(below)("storage", id); },
+              ThrowsMessage<InputError>(HasSubstr("expected storage in 0..")));
+  EXPECT_THAT([&] { decoder_over(above)("storage", id); },
+              ThrowsMessage<InputError>(HasSubstr("expected storage in 0..")));
 }
 
 TEST(Decoder, RefusesTextThatIsNotUtf8) {
   const std::vector<std::uint8_t> bytes{2, 0xc3, 0x28};
   std::string text;
-  EXPECT_THAT([&] { decoder_over(bytes)("value", text); }, ThrowsMessage<InputError>(HasSubstr("expected value in UTF-8")));
+  EXPECT_THAT([&] { decoder_over(bytes)("value", text); },
+              ThrowsMessage<InputError>(HasSubstr("expected value in UTF-8")));
 }
 
 TEST(Utf8, TakesWhatIsWellFormedAndNothingElse) {
-  for (const char* good : {"", "plain", "caf\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x98\x80"}) EXPECT_TRUE(is_utf8(good)) << good;
-  for (const char* bad : {"\x80", "\xc0\x80", "\xc3", "\xe0\x80\x80", "\xed\xa0\x80", "\xf0\x80\x80\x80", "\xf4\x90\x80\x80", "\xff"})
+  for (const char* good : {"", "plain", "caf\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x98\x80"})
+    EXPECT_TRUE(is_utf8(good)) << good;
+  for (const char* bad :
+       {"\x80", "\xc0\x80", "\xc3", "\xe0\x80\x80", "\xed\xa0\x80", "\xf0\x80\x80\x80", "\xf4\x90\x80\x80", "\xff"})
     EXPECT_FALSE(is_utf8(bad)) << bad;
 }
 

@@ -31,13 +31,24 @@ Trace imported(const std::string& text) {
 void read_after_first_line(const std::string& line) { std::ignore = imported(kFirst + line + "\n"); }
 
 TEST(JsonLines, ShowAnEventAsOneReadableObject) {
-  const Op op{.index = {3}, .name = {0}, .phase = Phase::backward, .job = {0}, .step = {2}, .stream = {1}, .start = 5_us,
-              .duration = 7_ns, .transient = 512_B, .inputs = {{4}, {5}}, .outputs = {{6}}};
+  const Op op{.index = {3},
+              .name = {0},
+              .phase = Phase::backward,
+              .job = {0},
+              .step = {2},
+              .stream = {1},
+              .start = 5_us,
+              .duration = 7_ns,
+              .transient = 512_B,
+              .inputs = {{4}, {5}},
+              .outputs = {{6}}};
   EXPECT_EQ(exported({Name{NameId{0}, "aten.relu"}, op}),
-            std::string(kFirst) + "{\"event\":\"name\",\"id\":0,\"text\":\"aten.relu\"}\n"
-            "{\"event\":\"op\",\"index\":3,\"name\":\"aten.relu\",\"phase\":\"backward\",\"job\":0,\"step\":2,\"stream\":1,"
-            "\"start\":5000,\"duration\":7,\"transient\":512,\"workspace\":0,\"replayable\":false,\"why_not\":null,"
-            "\"inputs\":[4,5],\"outputs\":[6],\"mutated\":[],\"aliased\":[]}\n");
+            std::string(kFirst) +
+                "{\"event\":\"name\",\"id\":0,\"text\":\"aten.relu\"}\n"
+                "{\"event\":\"op\",\"index\":3,\"name\":\"aten.relu\",\"phase\":\"backward\",\"job\":0,\"step\":2,"
+                "\"stream\":1,"
+                "\"start\":5000,\"duration\":7,\"transient\":512,\"workspace\":0,\"replayable\":false,\"why_not\":null,"
+                "\"inputs\":[4,5],\"outputs\":[6],\"mutated\":[],\"aliased\":[]}\n");
 }
 
 TEST(JsonLines, GiveBackEveryKindOfEvent) {
@@ -45,9 +56,9 @@ TEST(JsonLines, GiveBackEveryKindOfEvent) {
 }
 
 TEST(JsonLines, GiveBackExtremeValuesAndAnyText) {
-  const std::vector<Event> events{Fact{"quote \" \\ \n", "caf\u00e9 \U0001f600"}, StorageBirth{.storage = {UINT32_MAX - 1}, .size = {INT64_MIN}},
-                                  Stall{.start = {INT64_MAX}, .duration = {INT64_MIN}},
-                                  Op{.index = {}, .inputs = {{}, {0}, {UINT32_MAX - 1}}}};
+  const std::vector<Event> events{
+      Fact{"quote \" \\ \n", "caf\u00e9 \U0001f600"}, StorageBirth{.storage = {UINT32_MAX - 1}, .size = {INT64_MIN}},
+      Stall{.start = {INT64_MAX}, .duration = {INT64_MIN}}, Op{.index = {}, .inputs = {{}, {0}, {UINT32_MAX - 1}}}};
   EXPECT_EQ(imported(exported(events)).events, events);
 }
 
@@ -59,9 +70,11 @@ TEST(JsonLines, BecomeTheSameFileAgain) {
 }
 
 TEST(JsonLines, OfAnotherKindAreRefused) {
-  EXPECT_THAT([] { std::ignore = imported("{\"a\": 1}\n"); }, ThrowsMessage<InputError>(HasSubstr("x.jsonl: line 1: expected {\"trace\"")));
+  EXPECT_THAT([] { std::ignore = imported("{\"a\": 1}\n"); },
+              ThrowsMessage<InputError>(HasSubstr("x.jsonl: line 1: expected {\"trace\"")));
   EXPECT_THAT([] { std::ignore = imported(""); }, ThrowsMessage<InputError>(HasSubstr("x.jsonl: line 1")));
-  EXPECT_THAT([] { read_after_first_line("nonsense"); }, ThrowsMessage<InputError>("x.jsonl: line 2: expected a JSON object"));
+  EXPECT_THAT([] { read_after_first_line("nonsense"); },
+              ThrowsMessage<InputError>("x.jsonl: line 2: expected a JSON object"));
 }
 
 TEST(JsonLines, SayWhichFieldIsWrongAndWhatIsAccepted) {
@@ -69,8 +82,9 @@ TEST(JsonLines, SayWhichFieldIsWrongAndWhatIsAccepted) {
               ThrowsMessage<InputError>(HasSubstr("line 2: field \"event\": expected one of fact, name, step_begin")));
   EXPECT_THAT([] { read_after_first_line("{\"event\":\"restart\"}"); },
               ThrowsMessage<InputError>("x.jsonl: line 2: field \"at\" is missing"));
-  EXPECT_THAT([] { read_after_first_line("{\"event\":\"restart\",\"at\":1.5}"); },
-              ThrowsMessage<InputError>("x.jsonl: line 2: field \"at\": expected a whole number of 64 bits, found 1.5"));
+  EXPECT_THAT(
+      [] { read_after_first_line("{\"event\":\"restart\",\"at\":1.5}"); },
+      ThrowsMessage<InputError>("x.jsonl: line 2: field \"at\": expected a whole number of 64 bits, found 1.5"));
   EXPECT_THAT([] { read_after_first_line("{\"event\":\"restart\",\"at\":18446744073709551615}"); },
               ThrowsMessage<InputError>(HasSubstr("64 bits")));
   EXPECT_THAT([] { read_after_first_line("{\"event\":\"role\",\"storage\":0,\"kind\":\"toy\"}"); },
@@ -84,8 +98,9 @@ TEST(JsonLines, SayWhichFieldIsWrongAndWhatIsAccepted) {
 }
 
 TEST(JsonLines, RefuseANameNobodyAnnounced) {
-  EXPECT_THAT([] { read_after_first_line("{\"event\":\"step_begin\",\"step\":0,\"job\":0,\"at\":0,\"signature\":\"8x8\"}"); },
-              ThrowsMessage<InputError>(HasSubstr("field \"signature\": expected null or a text that a name event announced")));
+  EXPECT_THAT(
+      [] { read_after_first_line("{\"event\":\"step_begin\",\"step\":0,\"job\":0,\"at\":0,\"signature\":\"8x8\"}"); },
+      ThrowsMessage<InputError>(HasSubstr("field \"signature\": expected null or a text that a name event announced")));
 }
 
 }  // namespace

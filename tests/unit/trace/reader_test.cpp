@@ -13,8 +13,8 @@ namespace spillway {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::ThrowsMessage;
 using testing::one_of_each;
+using ::testing::ThrowsMessage;
 using testing::write_to_memory;
 
 using FileBytes = std::vector<std::uint8_t>;
@@ -53,7 +53,8 @@ TEST(TraceReader, ReadsAFileEventByEvent) {
 TEST(TraceReader, SaysWhichFileIsMissingAndWhichIsAFolder) {
   EXPECT_THAT([] { TraceReader reader("/nowhere/x.spt"); },
               ThrowsMessage<InputError>("/nowhere/x.spt: cannot be opened: No such file or directory"));
-  EXPECT_THAT([] { TraceReader reader("/tmp"); }, ThrowsMessage<InputError>("/tmp: expected a trace file, found a folder"));
+  EXPECT_THAT([] { TraceReader reader("/tmp"); },
+              ThrowsMessage<InputError>("/tmp: expected a trace file, found a folder"));
 }
 
 TEST(TraceReader, TakesAnEmptyFileForOneThatEndsEarly) {
@@ -67,7 +68,8 @@ TEST(TraceReader, SeesAFlippedBitInAPayloadWhereverItIs) {
   for (std::size_t at = kFileHeaderBytes + kBlockHeaderBytes; at < good.size(); ++at) {
     FileBytes bad = good;
     bad[at] ^= 0x10;
-    EXPECT_THAT([&] { read(bad); }, ThrowsMessage<InputError>(HasSubstr("x.spt: byte 48: expected a block that matches its checksum")));
+    EXPECT_THAT([&] { read(bad); },
+                ThrowsMessage<InputError>(HasSubstr("x.spt: byte 48: expected a block that matches its checksum")));
   }
 }
 
@@ -75,8 +77,8 @@ TEST(TraceReader, NamesTheOffsetOfTheBlockThatIsNone) {
   FileBytes bytes = write_to_memory(one_of_each());
   const std::size_t end = bytes.size();
   bytes.insert(bytes.end(), 100, 'x');
-  EXPECT_THAT([&] { read(bytes); },
-              ThrowsMessage<InputError>("x.spt: byte " + std::to_string(end) + ": expected a block, which begins with \"SPTB\""));
+  EXPECT_THAT([&] { read(bytes); }, ThrowsMessage<InputError>("x.spt: byte " + std::to_string(end) +
+                                                              ": expected a block, which begins with \"SPTB\""));
   bytes.resize(end + 1);
   EXPECT_THROW(read(bytes), InputError) << "one foreign byte is not the beginning of a block";
 }
@@ -84,9 +86,11 @@ TEST(TraceReader, NamesTheOffsetOfTheBlockThatIsNone) {
 TEST(TraceReader, RefusesABlockWithMoreOrFewerEventsThanItSays) {
   const std::vector<Event> two{Restart{1_ns}, Restart{2_ns}};
   EXPECT_NO_THROW(read(file_around(two, 2)));
-  EXPECT_THAT([&] { read(file_around(two, 1)); }, ThrowsMessage<InputError>(HasSubstr("expected the end of the block")));
+  EXPECT_THAT([&] { read(file_around(two, 1)); },
+              ThrowsMessage<InputError>(HasSubstr("expected the end of the block")));
   EXPECT_THAT([&] { read(file_around(two, 3)); }, ThrowsMessage<InputError>(HasSubstr("found the end of the block")));
-  EXPECT_THAT([&] { read(file_around(two, 0)); }, ThrowsMessage<InputError>(HasSubstr("expected the end of the block")));
+  EXPECT_THAT([&] { read(file_around(two, 0)); },
+              ThrowsMessage<InputError>(HasSubstr("expected the end of the block")));
 }
 
 TEST(TraceReader, RefusesANameThatWasNotAnnounced) {
@@ -95,10 +99,16 @@ TEST(TraceReader, RefusesANameThatWasNotAnnounced) {
 }
 
 TEST(TraceReader, RefusesNamesOutOfOrderBeforeMakingRoomForThem) {
-  EXPECT_THAT([] { read(file_around({Name{NameId{4'000'000'000}, "far"}}, 1)); },
-              ThrowsMessage<InputError>(HasSubstr("expected name 0, found name 4000000000")));
-  EXPECT_THAT([] { read(file_around({Name{NameId{0}, "a"}, Name{NameId{1}, "a"}}, 2)); },
-              ThrowsMessage<InputError>(HasSubstr("expected a text of its own for name 1")));
+  EXPECT_THAT(
+      [] {
+        read(file_around({Name{NameId{4'000'000'000}, "far"}}, 1));
+      },
+      ThrowsMessage<InputError>(HasSubstr("expected name 0, found name 4000000000")));
+  EXPECT_THAT(
+      [] {
+        read(file_around({Name{NameId{0}, "a"}, Name{NameId{1}, "a"}}, 2));
+      },
+      ThrowsMessage<InputError>(HasSubstr("expected a text of its own for name 1")));
 }
 
 TEST(TraceReader, RefusesAnEventItDoesNotKnow) {
@@ -106,7 +116,8 @@ TEST(TraceReader, RefusesAnEventItDoesNotKnow) {
   bytes[kFileHeaderBytes + kBlockHeaderBytes] = 99;
   const auto header = make_block_header(std::span(bytes).subspan(kFileHeaderBytes + kBlockHeaderBytes), 1);
   std::ranges::copy(header, bytes.begin() + kFileHeaderBytes);
-  EXPECT_THAT([&] { read(bytes); }, ThrowsMessage<InputError>("x.spt: byte 49: expected the number of an event, found 99"));
+  EXPECT_THAT([&] { read(bytes); },
+              ThrowsMessage<InputError>("x.spt: byte 49: expected the number of an event, found 99"));
 }
 
 // A whole header that promises more than the file has is a file cut short, and costs no memory for the promise.
@@ -122,10 +133,12 @@ TEST(TraceReader, TakesABlockLongerThanTheFileForACutOne) {
 
 TEST(Densify, NumbersStoragesAndOpsInOrderOfAppearance) {
   Trace trace{.events = {StorageBirth{.storage = {900}}, StorageBirth{.storage = {7}},
-                         Op{.index = {70}, .name = {}, .inputs = {{7}, {900}}, .outputs = {{}}}, StorageDeath{{900}, 1_ns}}};
+                         Op{.index = {70}, .name = {}, .inputs = {{7}, {900}}, .outputs = {{}}},
+                         StorageDeath{{900}, 1_ns}}};
   const Trace dense = densify(trace);
   const std::vector<Event> expected{StorageBirth{.storage = {0}}, StorageBirth{.storage = {1}},
-                                    Op{.index = {0}, .name = {}, .inputs = {{1}, {0}}, .outputs = {{}}}, StorageDeath{{0}, 1_ns}};
+                                    Op{.index = {0}, .name = {}, .inputs = {{1}, {0}}, .outputs = {{}}},
+                                    StorageDeath{{0}, 1_ns}};
   EXPECT_EQ(dense.events, expected);
 }
 

@@ -36,8 +36,8 @@ TEST(Standing, CountsATransientFromBeforeTheOutputsOfItsOp) {
 
 TEST(Standing, BringsBackWhatIsFetchedOrRecomputed) {
   Standing standing;
-  feed(standing, {StorageBirth{.storage = {0}, .size = 1_MiB, .tier = TraceTier::host}, StorageBirth{.storage = {1}, .size = 2_MiB},
-                  Move{.storage = {1}, .to = TraceTier::nowhere}});
+  feed(standing, {StorageBirth{.storage = {0}, .size = 1_MiB, .tier = TraceTier::host},
+                  StorageBirth{.storage = {1}, .size = 2_MiB}, Move{.storage = {1}, .to = TraceTier::nowhere}});
   EXPECT_EQ(standing.device(), 0_B);
   feed(standing, {Move{.storage = {0}, .from = TraceTier::host, .to = TraceTier::device}, Recompute{.storage = {1}}});
   EXPECT_EQ(standing.device(), 3_MiB);
@@ -46,14 +46,24 @@ TEST(Standing, BringsBackWhatIsFetchedOrRecomputed) {
 TEST(Standing, SumsUpAStepByItsJob) {
   const JobId job{4};
   Standing standing;
-  feed(standing, {StepBegin{{9}, job, 100_ns}, StorageBirth{.storage = {0}, .size = 1_MiB, .job = job}, Op{.index = {0}, .job = job},
-                  Op{.index = {1}, .job = {5}}, Move{.storage = {0}, .size = 1_MiB},
-                  Move{.storage = {0}, .from = TraceTier::host, .to = TraceTier::device, .size = 1_MiB},
-                  Move{.storage = {0}, .size = 1_MiB, .clean = true}, Move{.storage = {0}, .to = TraceTier::nowhere, .size = 1_MiB},
-                  Recompute{.storage = {0}, .duration = 7_ns}, Stall{.cause = StallCause::host_room, .job = job, .duration = 3_ns},
-                  StepEnd{{9}, job, 600_ns}});
-  const StepSummary expected{.step = {9}, .job = job, .ops = 1, .recomputed = 1, .peak = 1_MiB, .moved_out = 1_MiB, .moved_in = 1_MiB,
-                             .at = 100_ns, .duration = 500_ns, .recompute = 7_ns, .stall = {0_ns, 0_ns, 3_ns, 0_ns}};
+  feed(standing,
+       {StepBegin{{9}, job, 100_ns}, StorageBirth{.storage = {0}, .size = 1_MiB, .job = job},
+        Op{.index = {0}, .job = job}, Op{.index = {1}, .job = {5}}, Move{.storage = {0}, .size = 1_MiB},
+        Move{.storage = {0}, .from = TraceTier::host, .to = TraceTier::device, .size = 1_MiB},
+        Move{.storage = {0}, .size = 1_MiB, .clean = true},
+        Move{.storage = {0}, .to = TraceTier::nowhere, .size = 1_MiB}, Recompute{.storage = {0}, .duration = 7_ns},
+        Stall{.cause = StallCause::host_room, .job = job, .duration = 3_ns}, StepEnd{{9}, job, 600_ns}});
+  const StepSummary expected{.step = {9},
+                             .job = job,
+                             .ops = 1,
+                             .recomputed = 1,
+                             .peak = 1_MiB,
+                             .moved_out = 1_MiB,
+                             .moved_in = 1_MiB,
+                             .at = 100_ns,
+                             .duration = 500_ns,
+                             .recompute = 7_ns,
+                             .stall = {0_ns, 0_ns, 3_ns, 0_ns}};
   EXPECT_EQ(standing.take_summaries(), std::vector<StepSummary>{expected});
   EXPECT_TRUE(standing.take_summaries().empty());
 }
@@ -64,6 +74,16 @@ TEST(Standing, StopsAtTheEndOfTheScaleInsteadOfOverflowing) {
                   StorageDeath{{0}, 1_ns}, StorageBirth{.storage = {2}, .size = {INT64_MIN}}, StorageDeath{{2}, 1_ns},
                   Op{.index = {0}, .transient = {INT64_MAX}, .outputs = {{1}}}});
   EXPECT_EQ(standing.peak_live(), Bytes{INT64_MAX});
+}
+
+TEST(Standing, KeepsTheLastWordOnAFactAndNoEndlessList) {
+  Standing standing;
+  feed(standing, {Fact{"budget", "8GiB"}, Fact{"budget", "4GiB"}});
+  for (int i = 0; i < 5000; ++i) standing.observe(Fact{std::to_string(i), ""});
+  std::vector<Event> told;
+  standing.announce([&](const auto& event) { told.emplace_back(event); });
+  EXPECT_EQ(told[1], Event(Fact{"budget", "4GiB"}));
+  EXPECT_EQ(told.size(), 1 + 1000u);
 }
 
 // What it announces is enough to be told the same again.

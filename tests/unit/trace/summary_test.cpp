@@ -15,7 +15,8 @@ TEST(Summary, CountsWhatHappened) {
   EXPECT_EQ(sums.summarized_steps, 1u);
   EXPECT_EQ(sums.ops, 1u);
   EXPECT_EQ(sums.storages, 2u);
-  EXPECT_EQ(sums.by_kind[static_cast<std::size_t>(StorageKind::activation)].storages, 1u) << "the role it got later counts";
+  EXPECT_EQ(sums.by_kind[static_cast<std::size_t>(StorageKind::activation)].storages, 1u)
+      << "the role it got later counts";
   EXPECT_EQ(sums.born, 4608_B);
   EXPECT_EQ(sums.peak_live, 4608_B);
   EXPECT_EQ(sums.peak, 5120_B);

@@ -36,7 +36,10 @@ TEST(TraceWriter, WritesOpsAndLivesWithoutAllocatingOnceItsBuffersHaveGrown) {
   const auto write = [&](std::uint32_t i) {
     const StorageId output{i};
     writer.write(StorageBirth{output, 64_KiB, StorageKind::activation, JobId{0}, {i}});
-    writer.write(OpView{.index = OpIndex{i}, .name = writer.intern("aten.convolution.default"), .start = {i}, .inputs = inputs,
+    writer.write(OpView{.index = OpIndex{i},
+                        .name = writer.intern("aten.convolution.default"),
+                        .start = {i},
+                        .inputs = inputs,
                         .outputs = {&output, 1}});
     writer.write(StorageDeath{output, {i}});
   };

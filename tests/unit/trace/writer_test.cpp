@@ -19,9 +19,9 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using ::testing::ThrowsMessage;
 using testing::Loop;
 using testing::one_of_each;
+using ::testing::ThrowsMessage;
 using testing::write_to_memory;
 
 std::string temporary(const std::string& name) {
@@ -62,6 +62,28 @@ class SmallSink final : public Sink {
  private:
   std::vector<std::uint8_t>& into_;
   std::size_t most_;
+};
+
+// Memory that remembers how much was ever appended and how often it was cut.
+class CountingSink final : public Sink {
+ public:
+  explicit CountingSink(std::vector<std::uint8_t>& into) : into_(into) {}
+  bool append(std::span<const std::uint8_t> bytes) override {
+    into_.insert(into_.end(), bytes.begin(), bytes.end());
+    appended += bytes.size();
+    return true;
+  }
+  bool truncate(std::uint64_t size) override {
+    ++truncations;
+    return into_.resize(size), true;
+  }
+  std::string problem() const override { return {}; }
+
+  std::size_t appended = 0;
+  int truncations = 0;
+
+ private:
+  std::vector<std::uint8_t>& into_;
 };
 
 TEST(TraceWriter, WritesAnEmptyTraceThatReadsAsOne) {
@@ -123,11 +145,14 @@ TEST(TraceWriter, LosesNothingWhereverABlockEnds) {
 TEST(TraceWriter, TakesAnEventLargerThanABlock) {
   Op huge{.index = {0}, .name = {0}};
   for (std::uint32_t i = 0; i < 100'000; ++i) huge.inputs.push_back({i * 40'009});
-  const std::vector<Event> events{Name{NameId{0}, "op"}, Op{.index = {0}, .name = {0}}, huge, Op{.index = {1}, .name = {0}}};
+  const std::vector<Event> events{Name{NameId{0}, "op"}, Op{.index = {0}, .name = {0}}, huge,
+                                  Op{.index = {1}, .name = {0}}};
   EXPECT_EQ(read_trace(write_to_memory(events), "memory").events, events);
 }
 
-TEST(TraceWriter, GivesEqualBytesForEqualEvents) { EXPECT_EQ(write_to_memory(one_of_each()), write_to_memory(one_of_each())); }
+TEST(TraceWriter, GivesEqualBytesForEqualEvents) {
+  EXPECT_EQ(write_to_memory(one_of_each()), write_to_memory(one_of_each()));
+}
 
 TEST(TraceWriter, RefusesANameOutOfOrderAsAProgrammingError) {
   std::vector<std::uint8_t> bytes;
@@ -204,7 +229,8 @@ TEST(TraceWriter, OfAForkedChildLeavesItsParentsFileAlone) {
 
 TEST(TraceWriter, SaysWhyAFileCannotBeOpened) {
   EXPECT_THAT([] { TraceWriter writer("/nowhere/at/all.spt"); },
-              ThrowsMessage<InputError>("/nowhere/at/all.spt: cannot be opened for writing a trace: No such file or directory"));
+              ThrowsMessage<InputError>(
+                  "/nowhere/at/all.spt: cannot be opened for writing a trace: No such file or directory"));
 }
 
 TEST(TraceWriter, OnAFullDiskGoesOnWithoutWritingAndSaysSoOnce) {
@@ -268,6 +294,33 @@ TEST(BoundedTrace, GrowsByNoMoreThanASummaryPerStep) {
   EXPECT_LT(many - few, 2000u * 48);
 }
 
+void run_with_many_living(TraceWriter& writer, std::uint32_t ops, int steps, std::uint32_t living) {
+  Loop loop(writer, ops);
+  for (std::uint32_t i = 0; i < living; ++i)
+    writer.write(StorageBirth{{1'000'000 + i * 1000}, {i * 4096LL}, {}, {0}, {i}});
+  for (int i = 0; i < steps; ++i) loop.step();
+  writer.close();
+}
+
+// Bytes of the same run with every event kept.
+std::size_t whole_run(std::uint32_t ops, int steps, std::uint32_t living) {
+  std::vector<std::uint8_t> bytes;
+  TraceWriter writer(std::make_unique<MemorySink>(bytes), WriterOptions::keep_all());
+  run_with_many_living(writer, ops, steps, living);
+  return bytes.size();
+}
+
+// A large model leaves many storages alive; announcing them again must not become the cost of every step.
+TEST(BoundedTrace, IsRewrittenSeldomHoweverMuchLives) {
+  std::vector<std::uint8_t> bytes;
+  auto sink = std::make_unique<CountingSink>(bytes);
+  const CountingSink& counts = *sink;
+  TraceWriter writer(std::move(sink), {.first_steps = 0, .last_steps = 1});
+  run_with_many_living(writer, 400, 1000, 200'000);
+  EXPECT_GT(counts.truncations, 0);
+  EXPECT_LT(counts.appended, 3 * whole_run(400, 1000, 200'000));
+}
+
 // What the summary of a step in the middle says is what the same step says when it is kept whole.
 TEST(BoundedTrace, SummarizesAStepAsItsEventsWould) {
   std::vector<std::uint8_t> bytes;
@@ -302,7 +355,8 @@ TEST(BoundedTrace, AnnouncesWhatHoldsAtTheBeginningOfItsTail) {
   writer.close();
 
   const Trace trace = read_trace(bytes, "memory");
-  const auto restart = std::ranges::find_if(trace.events, [](const Event& e) { return std::holds_alternative<Restart>(e); });
+  const auto restart =
+      std::ranges::find_if(trace.events, [](const Event& e) { return std::holds_alternative<Restart>(e); });
   Trace tail{.events = {restart, trace.events.end()}, .names = trace.names};
   EXPECT_THAT(all_of<Fact>(tail), ElementsAre(Fact{"late", "fact"}));
   EXPECT_THAT(all_of<Name>(tail), ElementsAre(Name{policy, "hybrid"}, Name{reason, "idle"}));
