@@ -32,6 +32,9 @@ TEST(DroppedOrderableWaits, AreAllThatTheShadowHasToReport) {
 }
 
 TEST(DroppedOrderableWaits, LetAReadSeeAnotherOwnersBytes) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "the thread sanitizer reports this race itself, and ends the test with it";
+#endif
   PoisonOptions options{.seed = 5, .ops = 4000, .hand_over = false};
   EXPECT_EQ(run_poison(options).foreign_reads, 0);
   options.drops_orderable_waits = true;

@@ -1,7 +1,7 @@
 // A pool that merges last uses with the minimum, built for this test alone, must be found out by the shadow.
 //
-// The pool's own sources are compiled into this executable with SPILLWAY_TEST_MERGE_MINIMUM (see CMakeLists.txt here), so
-// the code under test is the real one but for that rule.
+// The pool's own sources are compiled into this executable with SPILLWAY_TEST_MERGE_MINIMUM (see CMakeLists.txt here),
+// so the code under test is the real one but for that rule.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,8 +1,8 @@
 // The laws of the pool that need a look at all of it: best class, best fit, least growth, no needless refusal.
 //
-// What is demanded rests on chunks whose bounds and last uses follow from pool.h (pool_free_chunks.h), and on whole runs
-// of free memory, which any pool can see. For pools without slabs, which hide free memory on purpose. Linear in the
-// number of chunks: for small pools.
+// What is demanded rests on chunks whose bounds and last uses follow from pool.h (pool_free_chunks.h), and on whole
+// runs of free memory, which any pool can see. For pools without slabs, which hide free memory on purpose. Linear in
+// the number of chunks: for small pools.
 #pragma once
 
 #include <tuple>
@@ -48,9 +48,10 @@ class PoolAudit {
     });
     if (grant.granted == GrantClass::fresh) {
       const std::optional<Bytes> least = least_growth(runs, size, on);
-      shadow_.require(!least || grant.commit.length() <= *least, "as little as will do is committed",
-                      [&] { return fmt::format("{} bytes: {} committed, {} would do", asked.count,
-                                               grant.commit.length().count, least->count); });
+      shadow_.require(!least || grant.commit.length() <= *least, "as little as will do is committed", [&] {
+        return fmt::format("{} bytes: {} committed, {} would do", asked.count, grant.commit.length().count,
+                           least->count);
+      });
     }
     if (const FreeChunk* taken = chunks_.exact_around(grant.range)) judge_choice(runs, on, grant, *taken);
   }
@@ -149,10 +150,11 @@ class PoolAudit {
   // Of two exact chunks in one class the smaller wins, then the lower; and the class is that of the chunk.
   void judge_choice(const std::vector<Run>& runs, StreamId on, const Grant& grant, const FreeChunk& taken) {
     ++exact_judgements_;
-    shadow_.require(class_of(taken.uses, on, shadow_.told) == grant.granted, "the class of a grant is that of its chunk", [&] {
-      return fmt::format("{}: class {} granted, class {} by its uses", to_text(grant.range),
-                         static_cast<int>(grant.granted), static_cast<int>(class_of(taken.uses, on, shadow_.told)));
-    });
+    shadow_.require(
+        class_of(taken.uses, on, shadow_.told) == grant.granted, "the class of a grant is that of its chunk", [&] {
+          return fmt::format("{}: class {} granted, class {} by its uses", to_text(grant.range),
+                             static_cast<int>(grant.granted), static_cast<int>(class_of(taken.uses, on, shadow_.told)));
+        });
     for (const Run& run : runs) {
       for (const FreeChunk& chunk : run) {
         const Bytes length = chunk.range.length();
@@ -182,7 +184,8 @@ class PoolAudit {
 
   // The fewest bytes to commit so that, with free neighbours that need no wait on `on` (any neighbours without it), the
   // size fits; empty when the limit or the addresses forbid it.
-  [[nodiscard]] std::optional<Bytes> least_growth(const std::vector<Run>& runs, Bytes size, std::optional<StreamId> on) const {
+  [[nodiscard]] std::optional<Bytes> least_growth(const std::vector<Run>& runs, Bytes size,
+                                                  std::optional<StreamId> on) const {
     std::optional<Bytes> least;
     each_gap(shadow_, [&](Range gap) {
       Bytes left, right;
@@ -208,7 +211,8 @@ class PoolAudit {
   }
 
   [[nodiscard]] Range whole_granules(Range range) const {
-    const Range whole{round_up(range.begin, shadow_.options().granule), round_down(range.end, shadow_.options().granule)};
+    const Range whole{round_up(range.begin, shadow_.options().granule),
+                      round_down(range.end, shadow_.options().granule)};
     return whole.empty() ? Range{} : whole;
   }
 

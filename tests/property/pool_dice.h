@@ -48,10 +48,14 @@ class SizeMix {
   Bytes draw(Dice& dice) const {
     const Sizes kind = kind_ == Sizes::mixed ? static_cast<Sizes>(dice.below(4)) : kind_;
     switch (kind) {
-      case Sizes::small: return {dice.between(1, 4096)};
-      case Sizes::large: return {dice.between(1, largest_.count >> dice.below(4))};
-      case Sizes::recurring: return {table_[dice.below(table_.size())]};
-      default: return adversarial(dice);
+      case Sizes::small:
+        return {dice.between(1, 4096)};
+      case Sizes::large:
+        return {dice.between(1, largest_.count >> dice.below(4))};
+      case Sizes::recurring:
+        return {table_[dice.below(table_.size())]};
+      default:
+        return adversarial(dice);
     }
   }
 

@@ -1,8 +1,9 @@
 // Plays a random episode on a pool and lets the shadow judge every answer.
 //
-// The driver is a caller as pool.h wants it: it orders streams before they share a chunk, waits what a grant owes before
-// the first access, tells the pool what it learned, and synchronises before it decommits. Same episode, same calls. The
-// pool's type is a parameter, so that the oracle itself can be tried on a simple pool and on pools broken on purpose.
+// The driver is a caller as pool.h wants it: it orders streams before they share a chunk, waits what a grant owes
+// before the first access, tells the pool what it learned, and synchronises before it decommits. Same episode, same
+// calls. The pool's type is a parameter, so that the oracle itself can be tried on a simple pool and on pools broken on
+// purpose.
 #pragma once
 
 #include <exception>
@@ -30,10 +31,10 @@ struct Episode {
   Bytes largest;
   Pattern pattern = Pattern::random;
   std::size_t live_target = 50;
-  bool audit = false;              // the linear laws too, on every call; for pools without slabs
-  std::uint64_t learns = 60;       // in a thousand operations, how many report a tick as done
-  bool device_refuses = false;     // now and then
-  bool vague_positions = false;    // waits are reported with positions too high, which is safe
+  bool audit = false;                  // the linear laws too, on every call; for pools without slabs
+  std::uint64_t learns = 60;           // in a thousand operations, how many report a tick as done
+  bool device_refuses = false;         // now and then
+  bool vague_positions = false;        // waits are reported with positions too high, which is safe
   bool drops_orderable_waits = false;  // a broken caller, to see that the shadow sees it
 };
 
@@ -49,7 +50,10 @@ template <class PoolType>
 class PoolDriver {
  public:
   explicit PoolDriver(const Episode& episode)
-      : episode_(episode), dice_(episode.seed), sizes_(episode.sizes, episode.largest, dice_), pool_(episode.pool),
+      : episode_(episode),
+        dice_(episode.seed),
+        sizes_(episode.sizes, episode.largest, dice_),
+        pool_(episode.pool),
         shadow_(episode.pool, episode.streams) {
     if (episode.audit) audit_.emplace(shadow_);
     shadow_.told_is_exact = !episode.vague_positions;
@@ -126,7 +130,8 @@ class PoolDriver {
     Grant grant = *answer;
     grant.waits = owed;
     ++findings_.grants;
-    findings_.digest = Dice(findings_.digest ^ static_cast<std::uint64_t>(grant.range.begin.count) ^ grant.chunk.index).next();
+    findings_.digest =
+        Dice(findings_.digest ^ static_cast<std::uint64_t>(grant.range.begin.count) ^ grant.chunk.index).next();
     findings_.orderable += grant.granted == GrantClass::orderable ? 1 : 0;
     const bool broken = episode_.drops_orderable_waits && grant.granted == GrantClass::orderable;
     const std::vector<Tick> waited = broken ? std::vector<Tick>{} : owed;
@@ -305,8 +310,9 @@ class PoolDriver {
   Findings findings_;
 };
 
-// One of all the kinds of episodes, drawn by the seed. Those with an audit are small and short, because what can be known
-// of the free chunks from outside gets less with time. The limit is tight or loose beside what the episode would hold.
+// One of all the kinds of episodes, drawn by the seed. Those with an audit are small and short, because what can be
+// known of the free chunks from outside gets less with time. The limit is tight or loose beside what the episode would
+// hold.
 inline Episode random_episode(std::size_t streams, std::uint64_t seed) {
   Dice dice(seed);
   Episode episode{.seed = seed, .streams = streams};

@@ -1,9 +1,10 @@
 // The free chunks of a pool as far as an outsider can know them from pool.h.
 //
 // Between calls whose effect the header fixes (a free beside live memory, a split, a merge by the letter of
-// Note [When free neighbours merge]) a chunk is *exact*: bounds and last uses are known. Where the header leaves the pool
-// a choice, the whole run of neighbours becomes *murky*: its bytes are free and its last uses are at most those noted, but
-// where the seams are nobody says. A run is murky or exact as a whole; once granted and freed, memory is exact again.
+// Note [When free neighbours merge]) a chunk is *exact*: bounds and last uses are known. Where the header leaves the
+// pool a choice, the whole run of neighbours becomes *murky*: its bytes are free and its last uses are at most those
+// noted, but where the seams are nobody says. A run is murky or exact as a whole; once granted and freed, memory is
+// exact again.
 //
 //   live | exact | exact | live | murky murky | live
 //         `---- run ----'        `--- run ---'
@@ -56,7 +57,8 @@ class FreeChunks {
   }
 
   // A chunk becomes free with these last uses and meets its neighbours. It merges with those the note names; where the
-  // outcome would depend on which pair goes first, or on whether the merged chunk meets its own neighbours, it is murky.
+  // outcome would depend on which pair goes first, or on whether the merged chunk meets its own neighbours, it is
+  // murky.
   void add(Range range, const Clock& uses, bool murky) {
     if (range.empty()) return;
     raise(heard_, uses);
@@ -66,9 +68,11 @@ class FreeChunks {
     for (auto each = run.first; each != run.second; ++each) row.push_back(each->second);
     const auto self = static_cast<std::size_t>(std::distance(run.first, at));
     const std::size_t first = self > 0 && relation(row[self - 1], row[self]) == Relation::merge ? self - 1 : self;
-    const std::size_t last = self + 1 < row.size() && relation(row[self], row[self + 1]) == Relation::merge ? self + 1 : self;
+    const std::size_t last =
+        self + 1 < row.size() && relation(row[self], row[self + 1]) == Relation::merge ? self + 1 : self;
     if (row.size() >= kLongestRun || !settled(row, first, self, last)) return blur(run);
-    for (auto joined = std::next(run.first, static_cast<std::ptrdiff_t>(first)); joined->second.range.end < row[last].range.end;) {
+    for (auto joined = std::next(run.first, static_cast<std::ptrdiff_t>(first));
+         joined->second.range.end < row[last].range.end;) {
       join(joined);
     }
   }
@@ -137,7 +141,8 @@ class FreeChunks {
   }
 
   // Whether row[first..last] becomes one chunk, and nothing more, in whatever order its parts are joined to `self`.
-  [[nodiscard]] bool settled(const std::vector<FreeChunk>& row, std::size_t first, std::size_t self, std::size_t last) const {
+  [[nodiscard]] bool settled(const std::vector<FreeChunk>& row, std::size_t first, std::size_t self,
+                             std::size_t last) const {
     for (std::size_t from = first; from <= self; ++from) {
       for (std::size_t to = self; to <= last; ++to) {
         FreeChunk part = row[from];

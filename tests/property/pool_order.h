@@ -57,8 +57,8 @@ class StreamOrder {
   }
 
  private:
-  std::vector<Clock> now_;               // what the next work of each stream is ordered after
-  std::vector<std::vector<Clock>> at_;   // [stream][tick value]: what that tick is ordered after, itself included
+  std::vector<Clock> now_;              // what the next work of each stream is ordered after
+  std::vector<std::vector<Clock>> at_;  // [stream][tick value]: what that tick is ordered after, itself included
   Clock done_{};
 };
 

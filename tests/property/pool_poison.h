@@ -1,5 +1,6 @@
-// Real bytes as witnesses: every block is filled with its owner's mark by the real copy threads, and read back before it
-// is freed. If the pool, the arena or a wait is wrong, two owners share bytes at some moment and a read finds the other's.
+// Real bytes as witnesses: every block is filled with its owner's mark by the real copy threads, and read back before
+// it is freed. If the pool, the arena or a wait is wrong, two owners share bytes at some moment and a read finds the
+// other's.
 //
 //   stream A   ..delay..  fill(17)  ..delay..  read back, compare with 17 | free, tick A@9
 //   stream B                                       the same bytes, granted at once: waits A@9, fill(204) ...
@@ -44,7 +45,7 @@ struct PoisonFindings {
 class DeafDevice final : public Device {
  public:
   explicit DeafDevice(Device& inner) : inner_(inner) {}
-  bool deaf = false;
+  std::atomic<bool> deaf = false;
 
   [[nodiscard]] const DeviceFacts& facts() const override { return inner_.facts(); }
   void reserve(Tier tier, Bytes size) override { inner_.reserve(tier, size); }
@@ -67,16 +68,15 @@ class DeafDevice final : public Device {
   Device& inner_;
 };
 
-// The device, the arena on it, and the marks: page m of the host tier is filled with mark m, then one page per stream to
-// read back into.
+// The device, the arena on it, and the marks: page m of the host tier is filled with mark m, then one page per stream
+// to read back into.
 class PoisonBench {
  public:
   static constexpr Bytes kPage = 64_KiB;  // the largest block
   static constexpr std::uint64_t kMarks = 61;
 
   explicit PoisonBench(const PoisonOptions& options)
-      : host({.granule = 64_KiB, .poison = true}), ears(host),
-        arena(ears, Tier::device, pool_options(options)) {
+      : host({.granule = 64_KiB, .poison = true}), ears(host), arena(ears, Tier::device, pool_options(options)) {
     for (std::size_t i = 0; i < options.streams; ++i) streams.push_back(host.open_stream());
     const Bytes size = kPage * static_cast<std::int64_t>(kMarks + options.streams + 1);
     host.reserve(Tier::host, size);
@@ -120,7 +120,10 @@ class PoisonBench {
  private:
   static PoolOptions pool_options(const PoisonOptions& options) {
     const std::int64_t room_to_remap = options.drops_orderable_waits ? 1 : 4;
-    return {.address_space = options.limit * room_to_remap, .limit = options.limit, .granule = 64_KiB, .slab = options.slab};
+    return {.address_space = options.limit * room_to_remap,
+            .limit = options.limit,
+            .granule = 64_KiB,
+            .slab = options.slab};
   }
   static Bytes mark_page(std::uint64_t mark) { return kPage * static_cast<std::int64_t>(mark); }
   static inline const std::vector<std::uint64_t> kWords = [] {
@@ -165,7 +168,7 @@ class PoisonDriver {
   void allocate() {
     const Bytes size{dice_.between(1, PoisonBench::kPage.count >> dice_.below(8))};
     const StreamId on = any_stream();
-    if (options_.drops_orderable_waits) bench_.ears.deaf = true;
+    bench_.ears.deaf = options_.drops_orderable_waits;
     const std::optional<Block> block = bench_.arena.try_allocate(size, on);
     bench_.ears.deaf = false;
     if (!block) {

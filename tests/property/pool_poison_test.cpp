@@ -16,7 +16,8 @@ namespace {
 
 void expect_clean(const PoisonFindings& findings) {
   std::cout << fmt::format("{} grants, {} of them with waits, {} refusals, {} reads\n", findings.grants,
-                           findings.stats.grants[static_cast<std::size_t>(GrantClass::orderable)], findings.refusals, findings.reads);
+                           findings.stats.grants[static_cast<std::size_t>(GrantClass::orderable)], findings.refusals,
+                           findings.reads);
   EXPECT_EQ(findings.foreign_reads, 0);
   EXPECT_GT(findings.reads, 0);
 }
@@ -32,7 +33,8 @@ TEST(PoolPoison, LetsNoReadSeeAnotherOwnersBytesOnFourStreams) {
 }
 
 TEST(PoolPoison, LetsNoReadSeeAnotherOwnersBytesFromSlabs) {
-  expect_clean(run_poison({.seed = 3, .ops = test_length(30'000), .streams = 3, .live = 250, .limit = 4_MiB, .slab = 64_KiB}));
+  expect_clean(
+      run_poison({.seed = 3, .ops = test_length(30'000), .streams = 3, .live = 250, .limit = 4_MiB, .slab = 64_KiB}));
 }
 
 TEST(PoolPoison, LetsNoReadSeeAnotherOwnersBytesWithTwoThreadsOnOneArena) {

@@ -98,8 +98,12 @@ class ReferencePool {
 
   void set_limit(Bytes limit) { limit_ = limit; }
   Bytes limit() const { return limit_; }
-  Bytes reserved() const { return sum([](const Chunk&) { return true; }); }
-  Bytes live() const { return sum([](const Chunk& chunk) { return !chunk.free; }); }
+  Bytes reserved() const {
+    return sum([](const Chunk&) { return true; });
+  }
+  Bytes live() const {
+    return sum([](const Chunk& chunk) { return !chunk.free; });
+  }
   Range range(ChunkId id) const { return ids_.at(id.index); }
   void verify() const {}
 
@@ -182,7 +186,8 @@ class ReferencePool {
     auto at = std::prev(chunks_.upper_bound(range.begin.count));
     const Chunk chunk = at->second;
     chunks_.erase(at);
-    if (chunk.range.begin < range.begin) chunks_[chunk.range.begin.count] = {{chunk.range.begin, range.begin}, true, chunk.uses};
+    if (chunk.range.begin < range.begin)
+      chunks_[chunk.range.begin.count] = {{chunk.range.begin, range.begin}, true, chunk.uses};
     if (range.end < chunk.range.end) chunks_[range.end.count] = {{range.end, chunk.range.end}, true, chunk.uses};
   }
 

@@ -1,4 +1,5 @@
-// Short sequences of pool calls that shrink: when a law breaks, RapidCheck reports about the shortest sequence that does it.
+// Short sequences of pool calls that shrink: when a law breaks, RapidCheck reports about the shortest sequence that
+// does it.
 //
 // The same shadow judges as in pool_shadow_test.cpp, on a pool of a few granules where every call matters.
 #include <gtest/gtest.h>
@@ -34,9 +35,14 @@ template <>
 struct rc::Arbitrary<spillway::shadow::Move> {
   static Gen<spillway::shadow::Move> arbitrary() {
     using spillway::shadow::Call;
-    const auto call = gen::weightedElement<Call>({{6, Call::allocate}, {5, Call::free}, {1, Call::free_unused},
-                                                  {2, Call::finish}, {2, Call::wait}, {1, Call::trim}});
-    return gen::construct<spillway::shadow::Move>(call, gen::inRange<std::uint32_t>(0, 3), gen::inRange<std::uint32_t>(0, 64));
+    const auto call = gen::weightedElement<Call>({{6, Call::allocate},
+                                                  {5, Call::free},
+                                                  {1, Call::free_unused},
+                                                  {2, Call::finish},
+                                                  {2, Call::wait},
+                                                  {1, Call::trim}});
+    return gen::construct<spillway::shadow::Move>(call, gen::inRange<std::uint32_t>(0, 3),
+                                                  gen::inRange<std::uint32_t>(0, 64));
   }
 };
 
@@ -66,12 +72,18 @@ class Player {
     const StreamId stream{move.stream};
     const Tick newest = shadow_.order.newest(stream);
     switch (move.call) {
-      case Call::allocate: return allocate(Bytes{1 + 997 * move.number}, stream);
-      case Call::free: return free(move.number, /*used=*/true);
-      case Call::free_unused: return free(move.number, /*used=*/false);
-      case Call::finish: return finish({stream, newest.value * move.number / 63});
-      case Call::wait: return wait(StreamId{move.number % kStreams}, newest);
-      case Call::trim: return trim();
+      case Call::allocate:
+        return allocate(Bytes{1 + 997 * move.number}, stream);
+      case Call::free:
+        return free(move.number, /*used=*/true);
+      case Call::free_unused:
+        return free(move.number, /*used=*/false);
+      case Call::finish:
+        return finish({stream, newest.value * move.number / 63});
+      case Call::wait:
+        return wait(StreamId{move.number % kStreams}, newest);
+      case Call::trim:
+        return trim();
     }
   }
 

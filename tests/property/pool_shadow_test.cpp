@@ -1,7 +1,7 @@
 // Ten million random operations on the pool, each answer judged by the shadow (shadow_pool.h says what that means).
 //
-// One test per number of streams and shard, so that they run beside each other. SPILLWAY_TEST_LONG makes it ten times as
-// many, a sanitizer ten times as few. A failure names the seed of its episode, which replays it alone.
+// One test per number of streams and shard, so that they run beside each other. SPILLWAY_TEST_LONG makes it ten times
+// as many, a sanitizer ten times as few. A failure names the seed of its episode, which replays it alone.
 #include <gtest/gtest.h>
 
 #include <iostream>
@@ -36,12 +36,13 @@ TEST_P(PoolShadow, FindsEveryAnswerOfThePoolLawful) {
     orderable += findings.orderable;
     exact += findings.exact_judgements;
     for (const Violation& violation : findings.violations) {
-      ADD_FAILURE() << "seed " << seed << " after " << findings.ops << " operations: " << violation.law << ": " << violation.detail;
+      ADD_FAILURE() << "seed " << seed << " after " << findings.ops << " operations: " << violation.law << ": "
+                    << violation.detail;
     }
     if (!findings.violations.empty()) return;
   }
-  std::cout << fmt::format("{} operations: {} grants, {} of them with waits, {} refusals, {} choices judged exactly\n", done,
-                           grants, orderable, refusals, exact);
+  std::cout << fmt::format("{} operations: {} grants, {} of them with waits, {} refusals, {} choices judged exactly\n",
+                           done, grants, orderable, refusals, exact);
   EXPECT_GT(grants, done / 4);
   EXPECT_GT(refusals, 0);
   EXPECT_GT(exact, 0);
@@ -49,7 +50,8 @@ TEST_P(PoolShadow, FindsEveryAnswerOfThePoolLawful) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Random, PoolShadow,
-                         testing::Combine(testing::Range<std::size_t>(1, kMaxStreams + 1), testing::Range<std::uint64_t>(0, kShards)),
+                         testing::Combine(testing::Range<std::size_t>(1, kMaxStreams + 1),
+                                          testing::Range<std::uint64_t>(0, kShards)),
                          name_of);
 
 TEST(PoolAnswers, AreEqualForEqualCalls) {

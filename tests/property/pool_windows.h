@@ -37,7 +37,8 @@ void each_gap(const ShadowPool& shadow, Visit visit) {
   each_gap(shadow, [&](Range gap) {
     if (!gap.overlaps(range)) return;
     const Bytes granule = shadow.options().granule;
-    const Range part{round_down(std::max(gap.begin, range.begin), granule), round_up(std::min(gap.end, range.end), granule)};
+    const Range part{round_down(std::max(gap.begin, range.begin), granule),
+                     round_up(std::min(gap.end, range.end), granule)};
     missing += part.length();
     ++stretches;
   });

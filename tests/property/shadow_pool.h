@@ -65,7 +65,8 @@ class ShadowPool {
   // `detail` is called only when the law is broken. At most a few are kept in words.
   template <class Detail>
   bool require(bool holds, const char* law, Detail detail) {
-    if (holds) [[likely]] return true;
+    if (holds) [[likely]]
+      return true;
     if (violations_.size() < 20) violations_.push_back({law, detail()});
     ++violation_count_;
     return false;
@@ -93,7 +94,8 @@ class ShadowPool {
   // The device refused the memory: the grant never was, its commit included.
   void abandon(ChunkId chunk) {
     const Holding holding = remove(chunk);
-    require(committed_.remove(holding.commit), "abandoned memory was committed", [&] { return to_text(holding.commit); });
+    require(committed_.remove(holding.commit), "abandoned memory was committed",
+            [&] { return to_text(holding.commit); });
     ++abandoned_;
   }
 
@@ -152,7 +154,8 @@ class ShadowPool {
 
   void compare(const PoolStats& stats) {
     const auto equal = [this](const char* what, std::int64_t pool, std::int64_t shadow) {
-      require(pool == shadow, "statistics agree", [&] { return fmt::format("{}: pool {} shadow {}", what, pool, shadow); });
+      require(pool == shadow, "statistics agree",
+              [&] { return fmt::format("{}: pool {} shadow {}", what, pool, shadow); });
     };
     equal("live", stats.live.count, live_bytes_.count);
     equal("reserved", stats.reserved.count, reserved().count);

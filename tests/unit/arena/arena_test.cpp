@@ -46,9 +46,7 @@ class MoodyDevice final : public Device {
 
 class ArenaTest : public testing::Test {
  protected:
-  static PoolOptions options() {
-    return {.address_space = 16_MiB, .limit = 4_MiB, .granule = 1_MiB, .slab = 0_B};
-  }
+  static PoolOptions options() { return {.address_space = 16_MiB, .limit = 4_MiB, .granule = 1_MiB, .slab = 0_B}; }
 
   Block allocate(Bytes size, StreamId on) {
     const std::optional<Block> block = arena.try_allocate(size, on);
@@ -212,14 +210,14 @@ TEST_F(ArenaTest, GrowsNoMoreAfterTheLimitWasLowered) {
   arena.set_limit(2_MiB);
   EXPECT_TRUE(arena.try_allocate(1_MiB, a).has_value());
   EXPECT_FALSE(arena.try_allocate(1_MiB, a).has_value());
-  arena.free(block, {});
+  arena.free(block, std::span<const Tick>{});
   EXPECT_TRUE(arena.try_allocate(1_MiB, b).has_value());
 }
 
 TEST(Arena, RefusesAGranuleThatTheDeviceCannotCommit) {
   MoodyDevice device;
   const PoolOptions odd{.address_space = 16_MiB, .limit = 4_MiB, .granule = 512_KiB};
-  EXPECT_THROW(Arena(device, odd), InvariantError);
+  EXPECT_THROW(Arena(device, Tier::device, odd), InvariantError);
 }
 
 }  // namespace
