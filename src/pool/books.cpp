@@ -136,19 +136,33 @@ void Pool::Books::abandon(const Grant& grant) {
   waits_owed -= std::ssize(waits);
   peak_live = latest.peak_live;
   peak_reserved = latest.peak_reserved;
-  release(grant.chunk);
+  release(grant.chunk, granted(grant.chunk));
   if (grant.commit.empty()) return;
   slabs.dissolve_empty();
   decommit({&grant.commit, 1});
 }
 
-void Pool::Books::free(ChunkId chunk, std::span<const Tick> last_uses) {
-  if (!last_uses.empty()) note_uses(chunk, last_uses);
-  release(chunk);
+void Pool::Books::free(ChunkId id, std::span<const Tick> last_uses) {
+  Chunk& chunk = granted(id);
+  if (last_uses.size() == 1) {
+    note_use(chunk, last_uses.front());
+  } else if (!last_uses.empty()) {
+    note_uses(chunk, last_uses);
+  }
+  release(id, chunk);
+}
+
+void Pool::Books::note_use(Chunk& chunk, Tick last_use) {
+  clocks.hear(last_use);
+  if (clocks.done(last_use)) {
+    space.syncs().clear(chunk.uses);
+  } else {
+    space.syncs().assign(chunk.uses, last_use);
+  }
 }
 
 // Note [Last uses] in pool.h: what is done, or implied by another use, need not be remembered.
-void Pool::Books::note_uses(ChunkId chunk, std::span<const Tick> last_uses) {
+void Pool::Books::note_uses(Chunk& chunk, std::span<const Tick> last_uses) {
   reduced.clear();
   for (const Tick use : last_uses) {
     SPILLWAY_ENSURE(std::ranges::count(last_uses, use.stream, &Tick::stream) == 1, "at most one last use per stream");
@@ -156,11 +170,10 @@ void Pool::Books::note_uses(ChunkId chunk, std::span<const Tick> last_uses) {
     if (!clocks.done(use)) reduced.push_back(use);
   }
   clocks.drop_implied(reduced);
-  space.syncs().assign(granted(chunk).uses, reduced);
+  space.syncs().assign(chunk.uses, reduced);
 }
 
-void Pool::Books::release(ChunkId id) {
-  Chunk& chunk = granted(id);
+void Pool::Books::release(ChunkId id, const Chunk& chunk) {
   live -= chunk.size;
   --live_chunks;
   latest = {};

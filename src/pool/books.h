@@ -43,8 +43,9 @@ struct Pool::Books {
 
   [[nodiscard]] Grant grant(const Taken& taken, StreamId on);
   void name_waits(std::span<const Tick> uses, StreamId on);
-  void note_uses(ChunkId chunk, std::span<const Tick> last_uses);
-  void release(ChunkId chunk);
+  void note_use(Chunk& chunk, Tick last_use);
+  void note_uses(Chunk& chunk, std::span<const Tick> last_uses);
+  void release(ChunkId id, const Chunk& chunk);
 
   // The chunk behind a handle that the caller holds.
   [[nodiscard]] Chunk& granted(ChunkId chunk);

@@ -35,6 +35,7 @@ struct alignas(64) Chunk {
   ChunkId prev, next;
   std::uint32_t slab = UINT32_MAX;  // of a slab or slot: the number of the slab
   ChunkState state = ChunkState::vacant;
+  bool in_run = false;  // free, and a neighbour is too: spares a look at the neighbours
 
   [[nodiscard]] Bytes end() const { return begin + size; }
   [[nodiscard]] Range range() const { return {begin, end()}; }

@@ -27,9 +27,11 @@ void Pool::note_wait(StreamId waiter, Tick tick, std::uint64_t position) {
 std::optional<Tick> Pool::pending(StreamId stream) const { return books_->clocks.pending(stream); }
 
 std::optional<Window> Pool::find_window(Bytes size, const std::function<double(ChunkId)>& cost) const {
+  SPILLWAY_ENSURE(size > Bytes{}, "a request has a size");
   return spillway::find_window(books_->space, books_->slabs, size, books_->room(), cost);
 }
 std::optional<Remap> Pool::plan_remap(Bytes size) const {
+  SPILLWAY_ENSURE(size > Bytes{}, "a request has a size");
   return spillway::plan_remap(books_->space, size, books_->room());
 }
 std::vector<Range> Pool::trim() { return books_->trim(); }

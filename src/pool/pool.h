@@ -113,7 +113,8 @@ class Pool {
   //   2. a run of free neighbours none of which needs a wait, whose class is that of their merged last uses
   //   3. more memory, as little as will do with the free chunks beside it that need no wait: fresh
   //   4. a single free chunk that needs waits, a run of them, more memory beside free chunks that need waits: orderable
-  // Best fit within each, ties to the lowest address; a run is chosen by the length of the whole run of neighbours.
+  // Best fit within each, ties to the lowest address; a run is chosen by the length of the whole run of neighbours, and
+  // for 2 only the 32 shortest that are long enough are looked at.
   // Small requests are rounded up to a size class and served by the same classes from slots of that size; where there
   // is no room for a slab they are treated like any other.
   //
@@ -148,8 +149,9 @@ class Pool {
   // the size.
   [[nodiscard]] std::optional<Window> find_window(Bytes size, const std::function<double(ChunkId)>& cost) const;
 
-  // When free bytes suffice but no hole does. Empty when even that cannot serve the size. Commits as few bytes as
-  // possible, takes complete granules before those that need `wait_for`, lowest address first. `apply_remap` changes the
+  // When free bytes suffice but no hole does. Empty when even that cannot serve the size; a plan with nothing in it when
+  // try_allocate serves it already. Looks for one stretch without memory and the free chunks beside it, commits as few
+  // bytes as possible, takes complete granules before those that need `wait_for`, lowest address first. `apply_remap` changes the
   // books, and must come before any other change; then try_allocate serves the size. The device must do its part before
   // the next grant is used.
   [[nodiscard]] std::optional<Remap> plan_remap(Bytes size) const;

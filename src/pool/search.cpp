@@ -75,7 +75,7 @@ Shoulders shoulders_of(const Space& space, ChunkId hole, StreamId on) {
 
 }  // namespace
 
-GrantClass classify(std::span<const Tick> uses, StreamId on, const StreamClocks& clocks) {
+GrantClass classify_mixed(std::span<const Tick> uses, StreamId on, const StreamClocks& clocks) {
   bool mine = false, mine_done = true, others_done = true, ordered = true;
   for (const Tick use : uses) {
     const bool done = clocks.done(use);

@@ -14,7 +14,12 @@
 namespace spillway {
 
 // The lowest class that applies to a free piece with these last uses.
-[[nodiscard]] GrantClass classify(std::span<const Tick> uses, StreamId on, const StreamClocks& clocks);
+[[nodiscard]] GrantClass classify_mixed(std::span<const Tick> uses, StreamId on, const StreamClocks& clocks);
+[[nodiscard]] inline GrantClass classify(std::span<const Tick> uses, StreamId on, const StreamClocks& clocks) {
+  if (uses.empty()) return GrantClass::complete;
+  if (uses.size() == 1 && uses.front().stream == on) return GrantClass::same_stream;
+  return classify_mixed(uses, on, clocks);
+}
 
 // A piece of at least `smallest` and at most `largest` bytes.
 struct Fit {

@@ -5,14 +5,14 @@
 
 namespace spillway {
 
-void Slabs::set_largest(Bytes largest) {
-  largest_ = largest < kSmallestSlab ? Bytes{} : round_down(largest, space_.alignment());
-}
+void Slabs::set_largest(Bytes largest) { largest_ = round_down(largest, space_.alignment()); }
 
 Bytes Slabs::slot_for(Bytes size) const {
-  if (size * kFewestSlots > largest_) return {};
   const Bytes unit = space_.alignment();
-  const auto units = static_cast<std::uint64_t>(round_up(size, unit) / unit);
+  if (size > largest_ / kFewestSlots) return {};
+  size = round_up(size, unit);
+  if (size * kFewestSlots > largest_) return {};
+  const auto units = static_cast<std::uint64_t>(size / unit);
   const int spare_bits = std::max(0, 60 - std::countl_zero(units));  // below the leading one and three more
   const Bytes step = unit * (std::int64_t{1} << spare_bits);
   return round_up(size, step);
@@ -134,6 +134,7 @@ void Slabs::verify_slab(const Slab& slab, std::int64_t& free_slots) const {
     if (free) {
       const FreeIndex::Entry& entry = slots_[id.index];
       SPILLWAY_ENSURE(entry.size == slot.size && entry.address == slot.begin, "the index knows where a slot is");
+      SPILLWAY_ENSURE(slots_.shelf(id.index) == shelf_of(slot.uses), "a free slot stands on the shelf of its last uses");
     }
     live += free ? 0 : 1;
     free_slots += free ? 1 : 0;

@@ -23,7 +23,8 @@ bool Space::complete(ChunkId id) const {
 }
 
 ChunkId Space::take(ChunkId first, Bytes size) {
-  forget_run(first);
+  const bool in_run = chunks_[first].in_run;
+  if (in_run) forget_run(first);
   free_.erase(first.index);
   while (chunks_[first].size < size) {  // what remains of the last one keeps its own last uses
     const ChunkId next = chunks_[first].next;
@@ -35,7 +36,7 @@ ChunkId Space::take(ChunkId first, Bytes size) {
   }
   if (chunks_[first].size > size) insert(split(first, size));
   chunks_[first].state = ChunkState::used;
-  note_runs_beside(first);
+  if (in_run) note_runs_beside(first);
   return first;
 }
 
@@ -179,18 +180,21 @@ ChunkId Space::run_head(ChunkId member) const {
 }
 
 void Space::note_run(ChunkId member) {
-  if (!is_free(chunks_[member].prev) && !is_free(chunks_[member].next)) return;
   const ChunkId head = run_head(member);
-  ChunkId last = member;
-  while (is_free(chunks_[last].next)) last = chunks_[last].next;
-  const Bytes begin = chunks_[head].begin;
-  runs_.insert(head.index, kRunShelf, {.size = chunks_[last].end() - begin, .address = begin});
+  if (!is_free(chunks_[head].next)) return;
+  Bytes length;
+  for (ChunkId at = head; is_free(at); at = chunks_[at].next) {
+    chunks_[at].in_run = true;
+    length += chunks_[at].size;
+  }
+  runs_.insert(head.index, kRunShelf, {.size = length, .address = chunks_[head].begin});
 }
 
 void Space::forget_run(ChunkId member) {
-  if (!is_free(chunks_[member].prev) && !is_free(chunks_[member].next)) return;
+  if (!chunks_[member].in_run) return;
   const ChunkId head = run_head(member);
-  if (runs_.contains(head.index)) runs_.erase(head.index);
+  runs_.erase(head.index);
+  for (ChunkId at = head; is_free(at); at = chunks_[at].next) chunks_[at].in_run = false;
 }
 
 void Space::note_runs_beside(ChunkId id) {

@@ -1,7 +1,5 @@
 #include "pool/stream_clocks.h"
 
-#include <algorithm>
-
 #include "base/error.h"
 
 namespace spillway {
@@ -10,18 +8,11 @@ namespace {
 constexpr std::uint32_t kMostStreams = 1 << 16;  // stream numbers are dense; a larger one is a mistake
 }
 
-void StreamClocks::hear(StreamId stream) {
-  if (stream.index < streams_.size() && streams_[stream.index].known) [[likely]] return;
+void StreamClocks::meet(StreamId stream) {
   SPILLWAY_ENSURE(stream.index < kMostStreams, "stream numbers are small and dense");
   if (stream.index >= streams_.size()) streams_.resize(stream.index + 1);
   streams_[stream.index].known = true;
   ++known_;
-}
-
-void StreamClocks::hear(Tick tick) {
-  hear(tick.stream);
-  std::uint64_t& heard = streams_[tick.stream.index].heard;
-  heard = std::max(heard, tick.value);
 }
 
 std::uint64_t StreamClocks::ordered_up_to(StreamId waiter, StreamId other) const {

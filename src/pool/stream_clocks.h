@@ -10,6 +10,7 @@
 // which is safe and merely knows less about old ticks.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -23,8 +24,14 @@ class StreamClocks {
   // Far more waits than a run leaves undone between two queries of a stream; 256 of them are 6 KiB.
   static constexpr std::size_t kLongestHistory = 256;
 
-  void hear(StreamId stream);
-  void hear(Tick tick);
+  void hear(StreamId stream) {
+    if (stream.index >= streams_.size() || !streams_[stream.index].known) [[unlikely]] meet(stream);
+  }
+  void hear(Tick tick) {
+    hear(tick.stream);
+    std::uint64_t& heard = streams_[tick.stream.index].heard;
+    heard = std::max(heard, tick.value);
+  }
   void note_done(Tick tick);
   void note_wait(StreamId waiter, Tick tick, std::uint64_t position);
 
@@ -62,6 +69,7 @@ class StreamClocks {
     std::vector<Wait> history;         // by position; the ticks of one stream grow with it
   };
 
+  void meet(StreamId stream);
   void order_after(StreamId waiter, Tick tick, std::uint64_t position);
   static void fold(std::vector<Wait>& history);
 

@@ -19,12 +19,7 @@ void SyncStore::assign(SyncSet& set, std::span<const Tick> uses) {
   SPILLWAY_ENSURE(twice == list.end(), "a chunk has at most one last use per stream");
 }
 
-void SyncStore::merge(SyncSet& into, const SyncSet& from) {
-  if (from.empty()) return;
-  if (into.single() && from.single() && into.only.stream == from.only.stream) {
-    into.only.value = merge_ticks(into.only.value, from.only.value);
-    return;
-  }
+void SyncStore::merge_lists(SyncSet& into, const SyncSet& from) {
   const auto a = uses(into), b = uses(from);
   merged_.clear();
   auto i = a.begin();

@@ -44,13 +44,23 @@ class SyncStore {
 
   // `uses` may be in any order and must not lie in this store.
   void assign(SyncSet& set, std::span<const Tick> uses);
+  void assign(SyncSet& set, Tick use) {
+    clear(set);
+    set.only = use;
+  }
   void clear(SyncSet& set) {
     if (set.list != SyncSet::kNoList) give_back(set.list);
     set = SyncSet{};
   }
   [[nodiscard]] SyncSet copy(const SyncSet& set) { return set.list == SyncSet::kNoList ? set : copy_list(set.list); }
   // Every use of both; of two uses by one stream, merge_ticks.
-  void merge(SyncSet& into, const SyncSet& from);
+  void merge(SyncSet& into, const SyncSet& from) {
+    if (into.single() && from.single() && into.only.stream == from.only.stream) {
+      into.only.value = merge_ticks(into.only.value, from.only.value);
+    } else if (!from.empty()) {
+      merge_lists(into, from);
+    }
+  }
 
   [[nodiscard]] bool same_users(const SyncSet& a, const SyncSet& b) const {
     if (a.list == SyncSet::kNoList && b.list == SyncSet::kNoList) return a.only.stream == b.only.stream;
@@ -60,6 +70,7 @@ class SyncStore {
   [[nodiscard]] std::size_t lists_in_use() const { return lists_.size() - unused_.size(); }
 
  private:
+  void merge_lists(SyncSet& into, const SyncSet& from);
   [[nodiscard]] std::uint32_t take_list();
   void give_back(std::uint32_t list);
   [[nodiscard]] SyncSet copy_list(std::uint32_t list);

@@ -41,6 +41,7 @@ void Space::verify_chunk(ChunkId id) const {
   const Chunk& chunk = chunks_[id];
   SPILLWAY_ENSURE(chunk.size % alignment_ == Bytes{}, "chunks are multiples of the alignment");
   SPILLWAY_ENSURE(free_.contains(id.index) == is_free(id), "a chunk is in the index while it is free");
+  SPILLWAY_ENSURE(chunk.in_run == (is_free(id) && (is_free(chunk.prev) || is_free(chunk.next))), "a run is marked");
   if (chunk.state == ChunkState::hole) {
     SPILLWAY_ENSURE(chunk.begin % granule_ == Bytes{} && chunk.size % granule_ == Bytes{}, "holes are whole granules");
     SPILLWAY_ENSURE(chunk.uses.empty(), "nobody used a hole");
