@@ -52,6 +52,7 @@ void Engine::note_reserved() {
   const Bytes reserved = device_.committed(Tier::device) + outside_;
   peak_reserved_ = std::max(peak_reserved_, reserved);
   recent_.reserved = std::max(recent_.reserved, reserved);
+  if (options_.budget && reserved > *options_.budget) ++stats_.violations;
 }
 
 std::uint64_t Engine::meet(StreamId stream) {
@@ -337,10 +338,9 @@ void Engine::set_budget(std::optional<Bytes> budget) {
 
 void Engine::set_outside(Bytes outside) {
   Lock lock(mutex_);
-  const bool grows = outside > outside_;
   outside_ = outside;
   if (options_.budget) shrink_to_limit(lock);
-  if (grows) note_reserved();
+  else note_reserved();
 }
 
 void Engine::shrink_to_limit(Lock& lock) {
@@ -351,8 +351,9 @@ void Engine::shrink_to_limit(Lock& lock) {
     arena_.trim(/*wait=*/true);
     lock.lock();
     const Bytes over = device_.committed(Tier::device) - arena_.limit();
-    if (over <= 0_B || !make_room(over, lock)) return;
+    if (over <= 0_B || !make_room(over, lock)) break;
   }
+  note_reserved();
 }
 
 void Engine::trim() {
@@ -401,7 +402,6 @@ EngineStats Engine::stats() const {
   stats.peak_reserved = peak_reserved_;
   stats.live = live_;
   stats.peak_live = peak_live_;
-  if (options_.budget && peak_reserved_ > *options_.budget) ++stats.violations;
   return stats;
 }
 

@@ -243,8 +243,12 @@ void handle(const OpTraits& traits, const c10::OperatorHandle& op, c10::Dispatch
   const auto once = [&](Stack& arguments) {
     Call(*adapter, op, traits, arguments).run(below, [&] { op.redispatchBoxed(below, &arguments); });
   };
-  if (traits.splits && run_in_pieces(*adapter, op, *stack, once)) return;
-  once(*stack);
+  try {
+    if (traits.splits && run_in_pieces(*adapter, op, *stack, once)) return;
+    once(*stack);
+  } catch (const WorkspaceShortage& why) {
+    throw_as_out_of_memory(why);
+  }
 }
 
 }  // namespace
@@ -258,7 +262,11 @@ void UnitEntry::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet ke
     kernel_.callBoxed(op, keys, stack);
     return;
   }
-  Call(*adapter, op, traits_, *stack).run(keys, [&] { kernel_.callBoxed(op, keys, stack); });
+  try {
+    Call(*adapter, op, traits_, *stack).run(keys, [&] { kernel_.callBoxed(op, keys, stack); });
+  } catch (const WorkspaceShortage& why) {
+    throw_as_out_of_memory(why);
+  }
 }
 
 void handle_any(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {

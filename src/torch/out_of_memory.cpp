@@ -37,9 +37,7 @@ void describe_op(std::ostringstream& text, const Frame* frame) {
   text << ", which reads " << to_text(bytes_of(frame->uses)) << " of inputs";
 }
 
-}  // namespace
-
-void throw_out_of_memory(Adapter& adapter, const Shortage& why) {
+std::string tell(Adapter& adapter, const Shortage& why) {
   const EngineStats stats = adapter.engine().stats();
   const Bytes stay = why.pinned + why.held + why.anonymous + why.small;
   const Bytes enough = std::max(stats.floor, round_up(stay + why.asked, adapter.engine().options().granule));
@@ -52,16 +50,31 @@ void throw_out_of_memory(Adapter& adapter, const Shortage& why) {
        << to_text(adapter.engine().options().smallest) << "; " << to_text(why.evictable)
        << " could leave but found no room below. The largest working set of one operator so far (the floor) is "
        << to_text(stats.floor) << ". A budget of about " << to_text(enough) << " would do; a smaller batch needs less.";
-  throw c10::OutOfMemoryError(c10::SourceLocation{__func__, __FILE__, __LINE__}, text.str());
+  return text.str();
 }
 
-void throw_out_of_memory(Adapter& adapter, Bytes asked) {
-  Shortage why;
-  {
-    const auto lock = adapter.engine().lock();
-    why = adapter.engine().shortage(asked);
-  }
-  throw_out_of_memory(adapter, why);
+Shortage shortage_of(Adapter& adapter, Bytes asked) {
+  const auto lock = adapter.engine().lock();
+  return adapter.engine().shortage(asked);
+}
+
+}  // namespace
+
+void throw_out_of_memory(Adapter& adapter, const Shortage& why) {
+  throw c10::OutOfMemoryError(c10::SourceLocation{__func__, __FILE__, __LINE__}, tell(adapter, why));
+}
+
+void throw_out_of_memory(Adapter& adapter, Bytes asked) { throw_out_of_memory(adapter, shortage_of(adapter, asked)); }
+
+void throw_workspace_shortage(Adapter& adapter, Bytes asked) {
+  const std::string text = tell(adapter, shortage_of(adapter, asked)) +
+                           " What was asked for may be the workspace of this convolution: with less of it another algorithm would run and round "
+                           "differently, which --workspace adaptive allows.";
+  throw WorkspaceShortage(c10::SourceLocation{__func__, __FILE__, __LINE__}, text);
+}
+
+void throw_as_out_of_memory(const WorkspaceShortage& why) {
+  throw c10::OutOfMemoryError(c10::SourceLocation{__func__, __FILE__, __LINE__}, why.what_without_backtrace());
 }
 
 }  // namespace spillway

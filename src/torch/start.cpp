@@ -86,7 +86,8 @@ void start_on_card(int card, const nlohmann::json& options) {
 #if SPILLWAY_HAS_CUDA
   std::optional<std::string> folder;
   if (const auto found = options.find("spill_dir"); found != options.end() && !found->is_null()) folder = found->get<std::string>();
-  start_on_cuda(engine_options(options), {.card = card, .host_limit = bytes_option(options, "host_limit_bytes"), .spill_folder = folder});
+  start_on_cuda(engine_options(options), {.card = card, .host_limit = bytes_option(options, "host_limit_bytes"), .spill_folder = folder,
+                                         .adaptive_workspace = options.value("workspace", "plain") == "adaptive"});
 #else
   (void)options;
   throw InputError("device 'cuda:" + std::to_string(card) + "' is not there: this build of spillway is without CUDA");

@@ -12,8 +12,9 @@
 
 namespace spillway {
 
-// Takes effect for memory asked for afterwards. Once per process.
-void install_cuda_allocator(Adapter& adapter, CudaDevice& card);
+// Takes effect for memory asked for afterwards. Once per process. `adaptive_workspace`: a convolution that cannot have its
+// workspace may take another plan.
+void install_cuda_allocator(Adapter& adapter, CudaDevice& card, bool adaptive_workspace);
 
 // The calling thread's current stream on the card.
 [[nodiscard]] StreamId current_cuda_stream(CudaDevice& card, c10::DeviceIndex index);

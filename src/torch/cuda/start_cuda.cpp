@@ -71,7 +71,7 @@ void start_on_cuda(EngineOptions engine, const CudaStart& start) {
                          .recipes = engine.budget.has_value() && engine.leave != Leave::move,
                          .free_foreign = &free_native, .estimate = &estimate_cuda_time, .capturing = &is_capturing};
   install(std::make_unique<Adapter>(std::move(device), compute, engine, std::move(options)));
-  install_cuda_allocator(*adapter(), card);
+  install_cuda_allocator(*adapter(), card, start.adaptive_workspace);
 }
 
 }  // namespace spillway

@@ -13,6 +13,7 @@ struct CudaStart {
   int card = 0;
   std::optional<Bytes> host_limit;         // none: a large part of what the machine and its limits leave
   std::optional<std::string> spill_folder; // none: no file tier
+  bool adaptive_workspace = false;
 };
 
 // Makes the adapter, installs it and puts its allocator in front of torch's. Throws InputError.
