@@ -25,8 +25,11 @@ constexpr Bytes kCachedPiece = 8_MiB;
 
 constexpr int kPunch = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
 
-bool is_aligned(const std::byte* at) {
-  return std::bit_cast<std::uintptr_t>(at) % static_cast<std::uintptr_t>(kFileBlock.count) == 0;
+// The least alignment of memory that disks are known to take, and that of the pool's chunks.
+constexpr Bytes kSector = 512_B;
+
+bool is_aligned(const std::byte* at, Bytes alignment) {
+  return std::bit_cast<std::uintptr_t>(at) % static_cast<std::uintptr_t>(alignment.count) == 0;
 }
 
 std::size_t to_size(Bytes bytes) { return static_cast<std::size_t>(bytes.count); }
@@ -117,13 +120,19 @@ void SpillFile::open() {
   if (descriptor_ < 0) refuse_open(options_.folder, errno);
 }
 
-// Some file systems take the flag and refuse the I/O, so one block is written to find out.
+// Some file systems take the flag and refuse the I/O, so a block is written to find out, from worse and worse
+// addresses.
 void SpillFile::try_direct() {
   const int flags = fcntl(descriptor_, F_GETFL);
   if (fcntl(descriptor_, F_SETFL, flags | O_DIRECT) != 0) return;
   Bounce bounce;
-  std::memset(bounce.bytes(), 0, to_size(kFileBlock));
-  direct_ = options_.calls.write(descriptor_, bounce.bytes(), to_size(kFileBlock), 0) >= 0 || errno != EINVAL;
+  std::memset(bounce.bytes(), 0, to_size(kFileBlock * 2));
+  for (Bytes alignment : {kFileBlock, kSector}) {
+    const std::byte* from = bounce.bytes() + alignment.count;
+    if (options_.calls.write(descriptor_, from, to_size(kFileBlock), 0) < 0 && errno == EINVAL) break;
+    direct_ = true;
+    write_alignment_ = alignment;
+  }
   if (!direct_) fcntl(descriptor_, F_SETFL, flags);
   if (ftruncate(descriptor_, 0) != 0) fail("emptying", 0_B, kFileBlock, errno);
 }
@@ -161,8 +170,10 @@ int SpillFile::fill_with_zeros(Range range) const {
   return 0;
 }
 
+// Only whole pages are read into directly: before Linux 6.3 a fork during the read may part a page from its new
+// contents if another owner writes to the rest of it.
 void SpillFile::read(Bytes offset, std::byte* to, Bytes size, Bounce& bounce) const {
-  const Bytes whole = is_aligned(to) ? round_down(size, kFileBlock) : 0_B;
+  const Bytes whole = is_aligned(to, kFileBlock) ? round_down(size, kFileBlock) : 0_B;
   read_blocks(offset, to, whole);
   for (Bytes at = whole; at < size; at += Bounce::kSize) {
     const Bytes piece = std::min(Bounce::kSize, size - at);
@@ -172,7 +183,7 @@ void SpillFile::read(Bytes offset, std::byte* to, Bytes size, Bounce& bounce) co
 }
 
 void SpillFile::write(Bytes offset, const std::byte* from, Bytes size, Bounce& bounce) const {
-  const Bytes whole = is_aligned(from) ? round_down(size, kFileBlock) : 0_B;
+  const Bytes whole = is_aligned(from, write_alignment_) ? round_down(size, kFileBlock) : 0_B;
   write_blocks(offset, from, whole);
   for (Bytes at = whole; at < size; at += Bounce::kSize) {
     const Bytes piece = std::min(Bounce::kSize, size - at), blocks = round_up(piece, kFileBlock);

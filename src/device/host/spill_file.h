@@ -70,6 +70,7 @@ class SpillFile {
   SpillFileOptions options_;
   int descriptor_ = -1;
   bool direct_ = false;
+  Bytes write_alignment_ = kFileBlock;  // of memory that is written from without a bounce
 };
 
 }  // namespace spillway

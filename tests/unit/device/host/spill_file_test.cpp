@@ -100,6 +100,19 @@ TEST(SpillFile, UsesDirectInputAndOutputWhereTheFileSystemCan) {
   EXPECT_TRUE(SpillFile({.folder = kFolder}).direct());
 }
 
+TEST(SpillFile, FallsBackToWholePagesWhenTheDiskAsksForThem) {
+  SpillFileOptions options{.folder = kFolder};
+  options.calls.write = [](int file, const void* from, std::size_t size, off_t offset) -> ssize_t {
+    if (reinterpret_cast<std::uintptr_t>(from) % 4096 != 0) return errno = EINVAL, -1;
+    return ::pwrite(file, from, size, offset);
+  };
+  SpillFile file(options);
+  ASSERT_TRUE(file.try_commit({0_B, 2_MiB}));
+  Bounce bounce, source;
+  file.write(0_B, source.bytes() + 512, 512_KiB, bounce);
+  EXPECT_EQ(file.direct(), SpillFile({.folder = kFolder}).direct());
+}
+
 TEST(SpillFile, TakesRoomOnTheDiskAtCommitAndGivesItBack) {
   SpillFile file({.folder = kFolder});
   EXPECT_EQ(on_disk(file), 0_B);
