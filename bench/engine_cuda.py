@@ -96,8 +96,9 @@ class Table:
         ms, digest, (allocated, reserved) = measured
         if self.plain is None:
             self.plain = measured
+        same = digest == self.plain[1] if name != "save_on_cpu" else None  # that one runs fewer steps
         row = {"model": self.model, "run": name, "ms": round(ms, 2), "over_plain": round(ms / self.plain[0] - 1, 4),
-               "bits": digest == self.plain[1] if name != "save_on_cpu" else None, "allocated_gib": round(allocated / GIB, 2), "reserved_gib": round(reserved / GIB, 2), **facts}
+               "bits": same, "allocated_gib": round(allocated / GIB, 2), "reserved_gib": round(reserved / GIB, 2), **facts}
         print(json.dumps(row), flush=True)
         if self.out:
             with open(self.out, "a", encoding="utf-8") as file:
@@ -148,7 +149,8 @@ def main():
             torch.cuda.empty_cache()
             table.add(name, train(make, **settings))
     torch.cuda.empty_cache()
-    under_the_engine(table, make, options.policy, plain[2][0], options.shares or ([130, 100, 60, 40] if options.policy == "dtr" else [60, 40]))
+    shares = options.shares or ([130, 100, 60, 40] if options.policy == "dtr" else [60, 40])
+    under_the_engine(table, make, options.policy, plain[2][0], shares)
 
 
 if __name__ == "__main__":

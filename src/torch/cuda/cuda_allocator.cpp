@@ -30,7 +30,12 @@ Bytes bytes_of(std::size_t count) { return {static_cast<std::int64_t>(count)}; }
 class CudaAllocator final : public CUDAAllocator {
  public:
   CudaAllocator(Adapter& adapter, CudaDevice& card, CUDAAllocator& before, bool adaptive_workspace)
-      : adaptive_workspace_(adaptive_workspace), adapter_(adapter), engine_(adapter.engine()), card_(card), before_(before), index_(adapter.options().where.index()) {}
+      : adaptive_workspace_(adaptive_workspace),
+        adapter_(adapter),
+        engine_(adapter.engine()),
+        card_(card),
+        before_(before),
+        index_(adapter.options().where.index()) {}
 
   // --- memory -------------------------------------------------------------------------------------------------------
   at::DataPtr allocate(std::size_t size) override {
@@ -102,7 +107,9 @@ class CudaAllocator final : public CUDAAllocator {
   }
 
   // --- limits -------------------------------------------------------------------------------------------------------
-  double getMemoryFraction(DeviceIndex device) override { return device == index_ ? fraction_.load() : before_.getMemoryFraction(device); }
+  double getMemoryFraction(DeviceIndex device) override {
+    return device == index_ ? fraction_.load() : before_.getMemoryFraction(device);
+  }
   void setMemoryFraction(double fraction, DeviceIndex device) override {
     if (device != index_) return before_.setMemoryFraction(fraction, device);
     TORCH_CHECK_VALUE(fraction >= 0 && fraction <= 1, "invalid fraction: ", fraction, ". Please set within [0, 1].");
@@ -136,13 +143,15 @@ class CudaAllocator final : public CUDAAllocator {
   }
   void setUseOnOOM(DeviceIndex device, MempoolId_t pool, bool use) override { before_.setUseOnOOM(device, pool, use); }
   void setNoSplit(DeviceIndex device, MempoolId_t pool) override { before_.setNoSplit(device, pool); }
-  bool checkPoolLiveAllocations(DeviceIndex device, MempoolId_t pool, const std::unordered_set<void*>& expected) override {
+  bool checkPoolLiveAllocations(DeviceIndex device, MempoolId_t pool,
+                                const std::unordered_set<void*>& expected) override {
     return before_.checkPoolLiveAllocations(device, pool, expected);
   }
   std::shared_ptr<native_api::AllocatorState> getCheckpointState(DeviceIndex device, MempoolId_t pool) override {
     return before_.getCheckpointState(device, pool);
   }
-  native_api::CheckpointDelta setCheckpointPoolState(DeviceIndex device, std::shared_ptr<native_api::AllocatorState> state) override {
+  native_api::CheckpointDelta setCheckpointPoolState(DeviceIndex device,
+                                                     std::shared_ptr<native_api::AllocatorState> state) override {
     native_api::CheckpointDelta delta = before_.setCheckpointPoolState(device, std::move(state));
     for (c10::DataPtr& made : delta.dataptrs_allocd) {
       void* data = made.get();
@@ -165,8 +174,8 @@ class CudaAllocator final : public CUDAAllocator {
   std::shared_ptr<void> getIpcDevPtr(std::string handle) override { return before_.getIpcDevPtr(std::move(handle)); }
   void enablePeerAccess(DeviceIndex device, DeviceIndex other) override { before_.enablePeerAccess(device, other); }
   // The engine's memory is not mapped on other cards, so copies between cards go by the driver's own way.
-  cudaError_t memcpyAsync(void* to, int to_device, const void* from, int from_device, std::size_t count, cudaStream_t stream,
-                          bool peers) override {
+  cudaError_t memcpyAsync(void* to, int to_device, const void* from, int from_device, std::size_t count,
+                          cudaStream_t stream, bool peers) override {
     if (to_device == from_device || (!is_ours(to) && !is_ours(from))) {
       return before_.memcpyAsync(to, to_device, from, from_device, count, stream, peers);
     }
@@ -182,11 +191,13 @@ class CudaAllocator final : public CUDAAllocator {
     return before_.getExpandableSegmentSizes(device);
   }
   bool isHistoryEnabled() override { return before_.isHistoryEnabled(); }
-  void recordHistory(bool enabled, native_api::CreateContextFn context, std::size_t entries, native_api::RecordContext when, bool clear,
-                     const std::vector<std::string>& skip) override {
+  void recordHistory(bool enabled, native_api::CreateContextFn context, std::size_t entries,
+                     native_api::RecordContext when, bool clear, const std::vector<std::string>& skip) override {
     before_.recordHistory(enabled, context, entries, when, clear, skip);
   }
-  void recordAnnotation(const std::vector<std::pair<std::string, std::string>>& notes) override { before_.recordAnnotation(notes); }
+  void recordAnnotation(const std::vector<std::pair<std::string, std::string>>& notes) override {
+    before_.recordAnnotation(notes);
+  }
   void pushCompileContext(std::string& context) override { before_.pushCompileContext(context); }
   void popCompileContext() override { before_.popCompileContext(); }
   void setUserMetadata(const std::string& metadata) override { before_.setUserMetadata(metadata); }
@@ -198,7 +209,9 @@ class CudaAllocator final : public CUDAAllocator {
     }
     before_.attachOutOfMemoryObserver(std::move(observer));
   }
-  void attachAllocatorTraceTracker(native_api::AllocatorTraceTracker tracker) override { before_.attachAllocatorTraceTracker(std::move(tracker)); }
+  void attachAllocatorTraceTracker(native_api::AllocatorTraceTracker tracker) override {
+    before_.attachAllocatorTraceTracker(std::move(tracker));
+  }
   std::string name() override { return "spillway"; }
 
   void free_native(void* data) { before_.raw_delete(data); }
@@ -256,8 +269,9 @@ class CudaAllocator final : public CUDAAllocator {
   }
 
   void refuse_sharing(const void* data) const {
-    TORCH_CHECK(!is_ours(data), "spillway: memory under a budget cannot be shared with another process by a CUDA IPC handle, because it may move; "
-                "send a CPU copy instead, or allocate the tensor before spillway.enable()");
+    TORCH_CHECK(!is_ours(data),
+                "spillway: memory under a budget cannot be shared with another process by a CUDA IPC handle, because it "
+                "may move; send a CPU copy instead, or allocate the tensor before spillway.enable()");
   }
 
   const bool adaptive_workspace_;

@@ -1,6 +1,6 @@
 #include "torch/cuda/op_cost.h"
 
-#include <numeric>
+#include <algorithm>
 #include <string_view>
 
 namespace spillway {
@@ -16,7 +16,9 @@ constexpr double kLaunchNanos = 5000;
 using Sizes = c10::SmallVector<std::int64_t, 5>;
 
 double count_of(const Sizes& sizes) {
-  return std::accumulate(sizes.begin(), sizes.end(), 1.0, [](double product, std::int64_t size) { return product * static_cast<double>(size); });
+  double count = 1;
+  for (const std::int64_t size : sizes) count *= static_cast<double>(size);
+  return count;
 }
 
 const TensorFacts* argument(const TorchRecipe& recipe, std::size_t nth) {
@@ -46,8 +48,8 @@ double attention_flops(const TorchRecipe& recipe) {
 
 double flops(const TorchRecipe& recipe, double outputs) {
   const std::string_view name = recipe.op.schema().name();
-  if (name == "aten::mm" || name == "aten::bmm" || name == "aten::_addmm_activation") return product_flops(recipe, name == "aten::_addmm_activation" ? 1 : 0);
-  if (name == "aten::addmm" || name == "aten::baddbmm") return product_flops(recipe, 1);
+  if (name == "aten::mm" || name == "aten::bmm") return product_flops(recipe, 0);
+  if (name == "aten::addmm" || name == "aten::baddbmm" || name == "aten::_addmm_activation") return product_flops(recipe, 1);
   if (name == "aten::convolution" || name == "aten::cudnn_convolution") return convolution_flops(recipe, 1, outputs);
   if (name == "aten::convolution_backward") {
     const TensorFacts* gradient = argument(recipe, 0);
