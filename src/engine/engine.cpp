@@ -191,33 +191,47 @@ void Engine::hold_for_life(Record* record) {
   count(*record, +1);
 }
 
+// Pins all and brings all home, or nothing. A rebuild may fail beside the other arguments and succeed without them.
+std::optional<Shortage> Engine::try_gather(std::span<const Use> uses, Lock& lock) {
+  for (bool last_resort = false;; last_resort = true) {
+    for (const Use& use : uses) ++use.record->pins;
+    try {
+      const Record* missing = gather(uses, lock);
+      if (missing == nullptr) return std::nullopt;
+      const Shortage why = shortage(missing->size);
+      for (const Use& use : uses) unpin(use.record);
+      return why;
+    } catch (...) {
+      for (const Use& use : uses) unpin(use.record);
+      const bool dropped = std::ranges::any_of(uses, [](const Use& use) { return use.record->residence == Residence::dropped; });
+      if (last_resort || !dropped) throw;
+    }
+    turn_drops_into_moves(uses, lock);
+  }
+}
+
+// The first that could not come home, if any.
+const Record* Engine::gather(std::span<const Use> uses, Lock& lock) {
+  for (const Use& use : uses) {
+    if (use.write && use.record->dependents > 0) before_write(use.record, lock);
+    if (use.record->residence != Residence::resident && !bring_home(use.record, lock)) return use.record;
+  }
+  return nullptr;
+}
+
 std::optional<Shortage> Engine::acquire(std::span<const Use> uses, StreamId on, Lock& lock) {
   ++in_flight_;
   ++own_in_flight;
-  const auto let_go = [&] {
-    for (const Use& use : uses) unpin(use.record);
-  };
-  for (;;) {
-    for (const Use& use : uses) ++use.record->pins;
-    Record* missing = nullptr;
-    try {
-      for (const Use& use : uses) {
-        if (use.write && use.record->dependents > 0) before_write(use.record, lock);
-        if (use.record->residence != Residence::resident && !bring_home(use.record, lock)) {
-          missing = use.record;
-          break;
-        }
-      }
-    } catch (...) {
-      let_go();
-      --in_flight_;
-      --own_in_flight;
-      throw;
+  std::optional<Shortage> why;
+  try {
+    while ((why = try_gather(uses, lock)) && wait_for_others(lock)) {
     }
-    if (missing == nullptr) break;
-    const Shortage why = shortage(missing->size);
-    let_go();
-    if (wait_for_others(lock)) continue;
+  } catch (...) {
+    --in_flight_;
+    --own_in_flight;
+    throw;
+  }
+  if (why) {
     --in_flight_;
     --own_in_flight;
     return why;
@@ -301,7 +315,10 @@ bool Engine::wait_for_others(Lock& lock) {
 }
 
 Shortage Engine::shortage(Bytes asked) const {
-  Shortage why{.asked = asked, .budget = arena_.limit(), .pinned = {}, .held = {}, .anonymous = {}, .small = {}, .evictable = {}};
+  Shortage why{.asked = asked, .budget = arena_.limit(), .pinned = {}, .held = {}, .anonymous = {}, .small = {}, .evictable = {}, .free = {}, .longest_free = {}};
+  const PoolStats arena = arena_.stats();
+  why.free = why.budget - arena.live;
+  why.longest_free = std::max(arena.largest_free, why.budget - arena.reserved);
   table_.for_each([&](const Record* record) {
     const Bytes bytes = record->block.range.length();
     if (record->pins > 0) why.pinned += bytes;

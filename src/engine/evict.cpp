@@ -23,7 +23,7 @@ bool Engine::may_leave(const Record& record) const {
 double Engine::comeback_nanos(const Record& record) const {
   const double move = static_cast<double>(record.size.count) * options_.move_nanos_per_byte * (record.copy ? 0.5 : 1.0);
   if (options_.leave == Leave::move || record.copy || !may_drop(record)) return move;
-  return std::min(move, static_cast<double>(rebuild_time(record, 0).count));
+  return std::min(move, static_cast<double>(survey(record).time.count));
 }
 
 std::vector<Record*> Engine::pick_victims(Bytes size) const {
@@ -96,7 +96,7 @@ bool Engine::let_go(Record& record, Leave leave) {
   const bool clean = record.copy.has_value();
   const bool droppable = leave != Leave::move && !record.copy && may_drop(record);
   const double move = static_cast<double>(record.size.count) * options_.move_nanos_per_byte;
-  bool drop = droppable && (leave == Leave::replay || static_cast<double>(rebuild_time(record, 0).count) < move);
+  bool drop = droppable && (leave == Leave::replay || static_cast<double>(survey(record).time.count) < move);
   if (!drop && !move_out(record)) {
     if (!droppable && !may_drop(record)) return false;
     drop = true;

@@ -1,5 +1,6 @@
 // Dropping and rebuilding: which records may be dropped, what they will be rebuilt from, when they must come back first.
 #include <algorithm>
+#include <array>
 
 #include "base/error.h"
 #include "engine/engine.h"
@@ -8,9 +9,34 @@ namespace spillway {
 
 namespace {
 
-// A rebuild may run through at most this many dead ancestors in a row: beyond that a move is the better remedy, and the
-// recursion stays shallow.
-constexpr int kDeepestChain = 12;
+// A rebuild may run through this many records without bytes: beyond that a move is the better remedy, the recursion
+// stays shallow and the survey short.
+constexpr std::size_t kMostAncestors = 24;
+
+// The record and, each once, the records without bytes its rebuild runs through: dead ones, which come back as
+// temporaries, and dropped ones, which come back for good.
+class Ancestry {
+ public:
+  explicit Ancestry(const Record& record) { found_[count_++] = &record; }
+
+  // False when there are too many.
+  bool add(const Record* record) {
+    for (std::size_t i = 0; i < count_; ++i) {
+      if (found_[i] == record) return true;
+    }
+    if (count_ == kMostAncestors) return false;
+    found_[count_++] = record;
+    return true;
+  }
+  [[nodiscard]] std::size_t size() const { return count_; }
+  [[nodiscard]] const Record& operator[](std::size_t i) const { return *found_[i]; }
+
+ private:
+  std::array<const Record*, kMostAncestors> found_;
+  std::size_t count_ = 0;
+};
+
+bool has_bytes(const Record& record) { return record.residence != Residence::gone && record.residence != Residence::dropped; }
 
 }  // namespace
 
@@ -101,43 +127,42 @@ void Engine::forget_old_recipes() {
   for (Record* record : old) unref(record);
 }
 
-bool Engine::available(const Ingredient& ingredient, int depth) const {
-  const Record& source = *ingredient.record;
-  if (source.epoch != ingredient.epoch) return false;
-  if (source.residence != Residence::gone) return true;
-  if (depth >= kDeepestChain || source.recipes.empty()) return false;
-  return std::ranges::all_of(source.recipes, [&](const Recipe* recipe) {
-    return std::ranges::all_of(recipe->ingredients, [&](const Ingredient& next) { return available(next, depth + 1); });
-  });
+// Walks everything a rebuild would have to run.
+Engine::Survey Engine::survey(const Record& record) const {
+  Survey survey;
+  Ancestry all(record);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (all[i].recipes.empty()) return survey;
+    if (i == 0 || all[i].residence == Residence::gone) survey.bytes += all[i].size;
+    for (const Recipe* recipe : all[i].recipes) {
+      survey.time += recipe->time;
+      for (const Ingredient& ingredient : recipe->ingredients) {
+        if (ingredient.record->epoch != ingredient.epoch) return survey;
+        if (!has_bytes(*ingredient.record) && !all.add(ingredient.record)) return survey;
+      }
+    }
+  }
+  survey.legal = true;
+  return survey;
 }
 
 bool Engine::may_drop(const Record& record) const {
-  if (record.recipes.empty()) return false;
-  return std::ranges::all_of(record.recipes, [&](const Recipe* recipe) {
-    return std::ranges::all_of(recipe->ingredients, [&](const Ingredient& ingredient) { return available(ingredient, 1); });
-  });
-}
-
-Nanos Engine::rebuild_time(const Record& record, int depth) const {
-  Nanos time;
-  if (depth > kDeepestChain) return time;
-  for (const Recipe* recipe : record.recipes) {
-    time += recipe->time;
-    for (const Ingredient& ingredient : recipe->ingredients) {
-      const Residence where = ingredient.record->residence;
-      if (where == Residence::gone || where == Residence::dropped) time += rebuild_time(*ingredient.record, depth + 1);
-    }
-  }
-  return time;
+  const Survey found = survey(record);
+  // A rebuild runs beside the pinned arguments of the op that needs it: a quarter of the budget must do.
+  // (Not the arena's own limit: this runs under its lock.)
+  return found.legal && found.bytes <= options_.budget.value_or(options_.address_space) / 4;
 }
 
 void Engine::collect_leaves(const Record& record, std::vector<Record*>& leaves) const {
-  for (const Recipe* recipe : record.recipes) {
-    for (const Ingredient& ingredient : recipe->ingredients) {
-      if (ingredient.record->residence == Residence::gone) {
-        collect_leaves(*ingredient.record, leaves);
-      } else {
-        leaves.push_back(ingredient.record);
+  Ancestry dead(record);
+  for (std::size_t i = 0; i < dead.size(); ++i) {
+    for (const Recipe* recipe : dead[i].recipes) {
+      for (const Ingredient& ingredient : recipe->ingredients) {
+        if (ingredient.record->residence == Residence::gone) {
+          SPILLWAY_ENSURE(dead.add(ingredient.record), "a dropped storage has more ancestors than its survey found");
+        } else {
+          leaves.push_back(ingredient.record);
+        }
       }
     }
   }
@@ -198,6 +223,24 @@ void Engine::finish_rebuild(Record* record, Record* made) {
   settle(*record, block);
   record->last_use = clock_;
   if (!record->orphan) owner_.attach(*record);
+}
+
+// Rebuilds dropped arguments one by one, with nothing else pinned, and moves them away: from there they come home without
+// needing room for anything but themselves. The last resort when a rebuild beside the other arguments does not fit.
+void Engine::turn_drops_into_moves(std::span<const Use> uses, Lock& lock) {
+  for (const Use& use : uses) {
+    Record* record = use.record;
+    if (record->residence != Residence::dropped) continue;
+    ++record->pins;
+    try {
+      rebuild(record, lock);
+    } catch (...) {
+      unpin(record);
+      throw;
+    }
+    unpin(record);
+    if (may_leave(*record)) (void)evict(record, Leave::move, lock);
+  }
 }
 
 void Engine::note_replay(const Record& record, Nanos start, Nanos took) {

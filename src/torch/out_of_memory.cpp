@@ -40,7 +40,8 @@ void describe_op(std::ostringstream& text, const Frame* frame) {
 std::string tell(Adapter& adapter, const Shortage& why) {
   const EngineStats stats = adapter.engine().stats();
   const Bytes stay = why.pinned + why.held + why.anonymous + why.small;
-  const Bytes enough = std::max(stats.floor, round_up(stay + why.asked, adapter.engine().options().granule));
+  const Bytes fits = std::max(stay + why.asked, why.budget + why.asked - why.longest_free);
+  const Bytes enough = std::max(stats.floor, round_up(fits, adapter.engine().options().granule));
   std::ostringstream text;
   text << "spillway: the budget of " << to_text(why.budget) << " does not hold " << to_text(why.asked) << " more ";
   describe_op(text, current_frame());
@@ -48,7 +49,8 @@ std::string tell(Adapter& adapter, const Shortage& why) {
        << " whose address left torch (numpy, data_ptr, DLPack), " << to_text(why.anonymous)
        << " of workspace and memory no operator has shown, " << to_text(why.small) << " in tensors under "
        << to_text(adapter.engine().options().smallest) << "; " << to_text(why.evictable)
-       << " could leave but found no room below. The largest working set of one operator so far (the floor) is "
+       << " could leave but found no room below. " << to_text(why.free) << " are free, the longest piece "
+       << to_text(why.longest_free) << ". The largest working set of one operator so far (the floor) is "
        << to_text(stats.floor) << ". A budget of about " << to_text(enough) << " would do; a smaller batch needs less.";
   return text.str();
 }
