@@ -172,8 +172,10 @@ bool Engine::bring_all_home() {
   Lock lock(mutex_);
   std::vector<Record*> out(dropped_.begin(), dropped_.end());
   out.insert(out.end(), away_.begin(), away_.end());
-  // Pinned until all are there: one that came home must not leave for the next.
-  for (Record* record : out) ++record->pins;
+  // Pinned until all are there, those at home as well: nobody may leave for another.
+  std::vector<Record*> all_records = out;
+  table_.for_each([&](Record* record) { all_records.push_back(record); });
+  for (Record* record : all_records) ++record->pins;
   bool all = true;
   for (Record* record : out) {
     if (record->orphan || (record->residence != Residence::away && record->residence != Residence::dropped)) continue;
@@ -186,7 +188,8 @@ bool Engine::bring_all_home() {
     if (held != nullptr) owner_.unhold(held);
     lock.lock();
   }
-  for (Record* record : out) unpin(record);
+  mover_.drain();  // whoever reads from now on does it without asking
+  for (Record* record : all_records) unpin(record);
   return all;
 }
 

@@ -1,0 +1,207 @@
+// The engine over real host memory, with storages that are only a pointer: who leaves, who comes back, with which bytes.
+#include "engine/engine.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <deque>
+#include <map>
+
+#include "device/host/host_device.h"
+
+namespace spillway {
+namespace {
+
+constexpr Bytes kGranule = 64_KiB;
+constexpr Bytes kBudget = 1_MiB;
+
+// What torch's StorageImpl is to the adapter.
+struct Storage {
+  Record* record = nullptr;
+  std::byte* data = nullptr;  // null: evicted
+};
+
+class TestOwner final : public Owner {
+ public:
+  void* weak(Record& record) override { return record.owner; }
+  void* hold(void* weak) override { return weak; }
+  void unhold(void*) override {}
+  bool may_detach(Record& record) override { return static_cast<Storage*>(record.owner)->data == record.data && !stubborn; }
+  void detach(Record& record) override { static_cast<Storage*>(record.owner)->data = nullptr; }
+  void attach(Record& record) override { static_cast<Storage*>(record.owner)->data = record.data; }
+  void disown(Record& record) override { record.owner = nullptr; }
+  void rebuild(Record& record) override { rebuild_now(record); }
+
+  std::function<void(Record&)> rebuild_now;
+  bool stubborn = false;
+};
+
+class EngineTest : public testing::Test {
+ protected:
+  static EngineOptions options() {
+    EngineOptions options;
+    options.budget = kBudget;
+    options.address_space = 64_MiB;
+    options.granule = kGranule;
+    options.alignment = 64_B;
+    options.host_limit = 16_MiB;
+    options.policy = ReactivePolicy::lru;
+    options.leave = Leave::move;
+    return options;
+  }
+
+  Storage& make(Bytes size, std::uint8_t fill) {
+    Storage& storage = storages_.emplace_back();
+    storage.record = engine.try_allocate(size, device.caller_stream());
+    if (storage.record == nullptr) return storage;
+    storage.data = storage.record->data;
+    const auto lock = engine.lock();
+    engine.adopt(storage.record, &storage);
+    std::memset(storage.data, fill, static_cast<std::size_t>(size.count));
+    return storage;
+  }
+
+  // One op on the storage: pinned, home, and let go.
+  void use(Storage& storage, bool write = false) {
+    const Use use{storage.record, write};
+    auto lock = engine.lock();
+    ASSERT_FALSE(engine.acquire(std::span(&use, 1), device.caller_stream(), lock).has_value());
+    engine.release(std::span(&use, 1));
+  }
+
+  bool holds(const Storage& storage, Bytes size, std::uint8_t fill) {
+    return std::all_of(storage.data, storage.data + size.count, [&](std::byte byte) { return byte == std::byte{fill}; });
+  }
+
+  HostDevice device{HostOptions{.granule = kGranule}};
+  TestOwner owner;
+  Engine engine{device, owner, device.caller_stream(), options()};
+  std::deque<Storage> storages_;
+};
+
+TEST_F(EngineTest, LetsTheLongestUnusedLeaveWhenMemoryIsShort) {
+  Storage& first = make(384_KiB, 1);
+  Storage& second = make(384_KiB, 2);
+  use(second);
+  use(first);
+  use(first);
+  make(384_KiB, 3);
+  EXPECT_NE(first.data, nullptr);
+  EXPECT_EQ(second.data, nullptr);
+}
+
+TEST_F(EngineTest, BringsBackTheSameBytes) {
+  Storage& first = make(512_KiB, 1);
+  make(512_KiB, 2);
+  make(512_KiB, 3);
+  ASSERT_EQ(first.data, nullptr);
+  use(first);
+  ASSERT_NE(first.data, nullptr);
+  EXPECT_TRUE(holds(first, 512_KiB, 1));
+}
+
+TEST_F(EngineTest, NeverTakesMoreThanTheBudget) {
+  for (std::uint8_t i = 0; i < 40; ++i) {
+    make(96_KiB + 4_KiB * (i % 7), i);
+    use(storages_[i / 2]);
+    ASSERT_LE(device.committed(Tier::device), kBudget);
+  }
+  for (std::uint8_t i = 0; i < 40; ++i) {
+    use(storages_[i]);
+    EXPECT_TRUE(holds(storages_[i], 96_KiB + 4_KiB * (i % 7), i)) << int{i};
+  }
+  EXPECT_EQ(engine.stats().violations, 0);
+}
+
+TEST_F(EngineTest, LeavesWithoutACopyWhenTheCopyBelowIsStillGood) {
+  Storage& first = make(512_KiB, 1);
+  make(512_KiB, 2);
+  make(512_KiB, 3);
+  use(first);
+  const Bytes moved = engine.stats().moved_out;
+  use(storages_[1]);
+  use(storages_[2]);
+  EXPECT_EQ(first.data, nullptr);
+  EXPECT_GT(engine.stats().left_clean, 0_B);
+  use(first);
+  EXPECT_TRUE(holds(first, 512_KiB, 1));
+  EXPECT_LT(engine.stats().moved_out - moved, 3 * 512_KiB);
+}
+
+TEST_F(EngineTest, ForgetsTheCopyOfWhatIsWritten) {
+  Storage& first = make(512_KiB, 1);
+  make(512_KiB, 2);
+  make(512_KiB, 3);
+  use(first, /*write=*/true);
+  std::memset(first.data, 9, 512 << 10);
+  use(storages_[1]);
+  use(storages_[2]);
+  ASSERT_EQ(first.data, nullptr);
+  use(first);
+  EXPECT_TRUE(holds(first, 512_KiB, 9));
+}
+
+TEST_F(EngineTest, SaysWhatIsInTheWayWhenNothingCanLeave) {
+  Storage& first = make(512_KiB, 1);
+  Storage& second = make(384_KiB, 2);
+  const std::array uses{Use{first.record, false}, Use{second.record, false}};
+  auto lock = engine.lock();
+  ASSERT_FALSE(engine.acquire(uses, device.caller_stream(), lock).has_value());
+  lock.unlock();
+  EXPECT_EQ(engine.try_allocate(512_KiB, device.caller_stream()), nullptr);
+  lock.lock();
+  const Shortage why = engine.shortage(512_KiB);
+  EXPECT_EQ(why.asked, 512_KiB);
+  EXPECT_EQ(why.pinned, 896_KiB);
+  EXPECT_EQ(why.evictable, 0_B);
+  engine.release(uses);
+}
+
+TEST_F(EngineTest, DoesNotTouchAStorageThatWillNotLetGo) {
+  Storage& first = make(512_KiB, 1);
+  make(448_KiB, 2);
+  owner.stubborn = true;
+  EXPECT_EQ(engine.try_allocate(256_KiB, device.caller_stream()), nullptr);
+  EXPECT_NE(first.data, nullptr);
+  owner.stubborn = false;
+  use(first);
+  EXPECT_NE(engine.try_allocate(256_KiB, device.caller_stream()), nullptr);
+}
+
+TEST_F(EngineTest, KeepsWhatIsHeldForLife) {
+  Storage& first = make(512_KiB, 1);
+  {
+    const auto lock = engine.lock();
+    engine.hold_for_life(first.record);
+  }
+  make(448_KiB, 2);
+  make(448_KiB, 3);
+  EXPECT_NE(first.data, nullptr);
+}
+
+TEST_F(EngineTest, AStorageThatDiesAwayGivesItsPlaceBelowBack) {
+  for (int round = 0; round < 200; ++round) {  // 200 x 512 KiB would not fit below
+    Storage& storage = make(512_KiB, 1);
+    ASSERT_NE(storage.record, nullptr);
+    make(768_KiB, 2);
+    ASSERT_EQ(storage.data, nullptr);
+    engine.died(storage.record);
+    (void)engine.free(storages_.back().data);
+  }
+}
+
+TEST_F(EngineTest, BringsEverythingHomeOrSaysThatItDoesNotFit) {
+  Storage& first = make(512_KiB, 1);
+  Storage& second = make(512_KiB, 2);
+  make(512_KiB, 3);
+  EXPECT_FALSE(engine.bring_all_home());
+  engine.set_budget(2_MiB);
+  EXPECT_TRUE(engine.bring_all_home());
+  EXPECT_TRUE(holds(first, 512_KiB, 1));
+  EXPECT_TRUE(holds(second, 512_KiB, 2));
+}
+
+}  // namespace
+}  // namespace spillway
