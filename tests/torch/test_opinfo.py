@@ -1,6 +1,6 @@
 """The operator sweep: torch's own database, everything evicted after every op, by move and by replay: same bits as plain.
 
-`make test` takes every tenth operator; SPILLWAY_LONG=1 takes all of them, more samples and more dtypes.
+`make test` takes every tenth operator; SPILLWAY_TEST_LONG=1 takes all of them, more samples and more dtypes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 SWEEP = Path(__file__).with_name("opinfo_sweep.py")
-LONG = bool(os.environ.get("SPILLWAY_LONG"))
+LONG = bool(os.environ.get("SPILLWAY_TEST_LONG"))
 
 
 def sweep(mode: str, dtype: str, samples: int, every: int) -> tuple[list[dict], dict]:
