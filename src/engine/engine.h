@@ -68,7 +68,7 @@ struct EngineOptions {
   ReactivePolicy policy = ReactivePolicy::dtr;
   Leave leave = Leave::cheaper;
   double move_nanos_per_byte = 1.0;  // out and back, for the choice between move and replay
-  bool poison = false;          // overwrite what has left
+  bool poison = false;          // overwrite what has left; only where the host can write the device's memory
 };
 
 struct Use {
@@ -196,6 +196,7 @@ class Engine {
   [[nodiscard]] bool evict(Record* victim, Leave leave, Lock& lock);
   [[nodiscard]] bool let_go(Record& record, Leave leave);
   [[nodiscard]] bool move_out(Record& record);
+  void poison(const Record& record, std::span<const Tick> uses);
   [[nodiscard]] bool may_leave(const Record& record) const;
   // What rebuilding a record would take, and whether it can be done at all.
   struct Survey {

@@ -1,5 +1,6 @@
 // Leaving and coming back: victims, moves, fetches.
 #include <algorithm>
+#include <cstring>
 #include <limits>
 
 #include "base/error.h"
@@ -92,6 +93,12 @@ bool Engine::move_out(Record& record) {
   return true;
 }
 
+// For tests: whoever still looks at the old place sees it at once.
+void Engine::poison(const Record& record, std::span<const Tick> uses) {
+  for (const Tick tick : uses) device_.synchronize(tick);
+  std::memset(record.data, 0xA5, static_cast<std::size_t>(record.size.count));
+}
+
 bool Engine::let_go(Record& record, Leave leave) {
   const bool clean = record.copy.has_value();
   const bool droppable = leave != Leave::move && !record.copy && may_drop(record);
@@ -104,6 +111,7 @@ bool Engine::let_go(Record& record, Leave leave) {
   auto uses = last_uses(record);
   if (!drop && record.copy->written.value > 0) uses.push_back(record.copy->written);
   const Block block = record.block;
+  if (options_.poison) poison(record, uses);
   if (!record.orphan) owner_.detach(record);
   give_back(record);
   note_absent(record, +1);

@@ -86,6 +86,7 @@ void start_on_card(int card, const nlohmann::json& options) {
 #if SPILLWAY_HAS_CUDA
   std::optional<std::string> folder;
   if (const auto found = options.find("spill_dir"); found != options.end() && !found->is_null()) folder = found->get<std::string>();
+  if (options.value("poison", false)) throw InputError("poison is for the CPU: the host cannot write a card's memory");
   start_on_cuda(engine_options(options), {.card = card, .host_limit = bytes_option(options, "host_limit_bytes"), .spill_folder = folder,
                                          .adaptive_workspace = options.value("workspace", "plain") == "adaptive"});
 #else

@@ -9,9 +9,17 @@ from dataclasses import dataclass
 
 import pytest
 from harness import HERE, environment
-from out_of_sight import CASES
+from out_of_sight import BUDGET, CASES
 
-OPTIONS = {"budget": 256 << 20, "device": "cpu", "min_evict": 1}
+# Small storages leave too, and memory that was left is overwritten at once.
+OPTIONS = {"budget": BUDGET, "device": "cpu", "min_evict": 1, "poison": True}
+
+HOOKS_WITHOUT_A_CASE = {
+    "triton": "needs a card",
+    "cuda_graphs": "needs a card",
+    "fork": "the engine's own fork handlers do the work; the hook only tells the library",
+    "dynamo": "keeps the compiler from tracing the hooks: a matter of time, not of bytes",
+}
 
 
 @dataclass(frozen=True)
@@ -81,17 +89,18 @@ def test_what_left_is_there_when_it_is_reached_unseen(budgeted, plain, name, pol
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=long_where(case.compiles)) for name, case in CASES.items() if case.hook]
+    "name", [pytest.param(name, marks=long_where(case.compiles)) for name, case in CASES.items() if case.hooks]
 )
 def test_without_its_hook_the_access_fails(run, budgeted, plain, name):
     assert budgeted(name, "lru").answer == plain(name), "fails even with its hook"
 
-    done = run(name, json.dumps(OPTIONS | {"policy": "lru"}), "--without", CASES[name].hook)
+    done = run(name, json.dumps(OPTIONS | {"policy": "lru"}), "--without", *CASES[name].hooks)
 
-    assert done.answer != plain(name), f"{name} does not need the hook {CASES[name].hook}"
+    assert done.answer != plain(name), f"{name} does not need {CASES[name].hooks}"
 
 
-def test_every_hook_has_a_case_or_needs_a_card():
+def test_every_hook_has_a_case_or_a_reason():
     from spillway import hooks
 
-    assert set(hooks.TABLE) - {case.hook for case in CASES.values()} == {"triton", "cuda_graphs"}
+    tested = {hook for case in CASES.values() for hook in case.hooks}
+    assert set(hooks.TABLE) == tested | set(HOOKS_WITHOUT_A_CASE)
