@@ -8,8 +8,9 @@ namespace spillway {
 namespace {
 
 PoolOptions checked(const PoolOptions& options) {
-  SPILLWAY_ENSURE(options.alignment > Bytes{} && std::has_single_bit(static_cast<std::uint64_t>(options.alignment.count)),
-                  "the alignment is a power of two");
+  SPILLWAY_ENSURE(
+      options.alignment > Bytes{} && std::has_single_bit(static_cast<std::uint64_t>(options.alignment.count)),
+      "the alignment is a power of two");
   SPILLWAY_ENSURE(options.granule > Bytes{} && options.granule % options.alignment == Bytes{},
                   "the granule is a multiple of the alignment");
   SPILLWAY_ENSURE(options.address_space >= options.granule, "the arena has a granule at least");
@@ -131,7 +132,8 @@ void Pool::Books::name_waits(std::span<const Tick> uses, StreamId on) {
 }
 
 void Pool::Books::abandon(const Grant& grant) {
-  SPILLWAY_ENSURE(grant.chunk.valid() && grant.chunk == latest.chunk, "only the latest grant can be abandoned, and at once");
+  SPILLWAY_ENSURE(grant.chunk.valid() && grant.chunk == latest.chunk,
+                  "only the latest grant can be abandoned, and at once");
   --grants[static_cast<std::size_t>(grant.granted)];
   waits_owed -= std::ssize(waits);
   peak_live = latest.peak_live;

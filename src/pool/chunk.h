@@ -43,9 +43,7 @@ struct alignas(64) Chunk {
 
 class ChunkTable {
  public:
-  explicit ChunkTable(Bytes address_space) {
-    nodes_.push_back({.size = address_space, .state = ChunkState::hole});
-  }
+  explicit ChunkTable(Bytes address_space) { nodes_.push_back({.size = address_space, .state = ChunkState::hole}); }
 
   [[nodiscard]] Chunk& operator[](ChunkId id) { return nodes_[id.index]; }
   [[nodiscard]] const Chunk& operator[](ChunkId id) const { return nodes_[id.index]; }

@@ -95,8 +95,9 @@ void FreeIndex::insert(std::uint32_t name, std::uint32_t shelf, const Entry& ent
 void FreeIndex::erase(std::uint32_t name) {
   Node& node = nodes_[name];
   Shelf& on = shelves_[node.shelf];
+  const std::uint64_t tick = node.entry.tick;
   std::uint32_t* link = &on.root[node.bin];
-  while (*link != name && (nodes_[*link].oldest < node.entry.tick || node.entry.tick == 0)) {
+  while (*link != name && (nodes_[*link].oldest < tick || tick == 0)) {
     Node& above = nodes_[*link];
     link = before(node.entry, above.entry) ? &above.left : &above.right;
     SPILLWAY_ENSURE(*link != kNone, "an entry of the index is found where its size says");
@@ -107,14 +108,15 @@ void FreeIndex::erase(std::uint32_t name) {
 
   const std::uint32_t root = on.root[node.bin], octave = node.bin / kOctave;
   if (root == kNone) on.occupied[octave] &= ~(std::uint64_t{1} << (node.bin % kOctave));
-  if (on.oldest[node.bin] < node.entry.tick) return;
+  if (on.oldest[node.bin] < tick) return;
   on.oldest[node.bin] = root == kNone ? kAnyTick : nodes_[root].oldest;
-  if (on.octave_oldest[octave] == node.entry.tick) refresh_octave(on, octave);
+  if (on.octave_oldest[octave] == tick && (tick != 0 || on.occupied[octave] == 0)) refresh_octave(on, octave);
 }
 
 void FreeIndex::erase_below(std::uint32_t& link, std::uint32_t name) {
   if (link == name) {
-    link = join(nodes_[name].left, nodes_[name].right);
+    const Node& node = nodes_[name];
+    link = node.left == kNone ? node.right : join(node.left, node.right);
     return;
   }
   SPILLWAY_ENSURE(link != kNone, "an entry of the index is found where its size says");

@@ -1,13 +1,15 @@
 // An ordered index of free pieces that finds the exact best fit: smallest size that does, then lowest address.
 //
-// Entries stand on shelves (one per kind of last use) and carry the tick of that use, so "best fit among those last used
-// up to tick t" is one search. A shelf is an array of bins, 64 per doubling of the size (an octave), with a bitmap of the
-// non-empty ones; a bin is a treap ordered by (size, address) whose nodes know the oldest tick below them. Bins keep the
-// common case near constant and in few cache lines; the treaps keep the worst one, all sizes alike, at O(log n).
+// Entries stand on shelves (one per kind of last use) and carry the tick of that use, so "best fit among those last
+// used up to tick t" is one search. A shelf is an array of bins, 64 per doubling of the size (an octave), with a bitmap
+// of the non-empty ones; a bin is a treap ordered by (size, address) whose nodes know the oldest tick below them. Bins
+// keep the common case near constant and in few cache lines; the treaps keep the worst one, all sizes alike, at O(log
+// n).
 //
 //   oldest(node) == min(tick(node), oldest(left), oldest(right));   priority(parent) >= priority(child)
 //
-// Tick 0 means "no tick": a shelf has either none or only such entries. Entries are named by the caller's dense numbers. Nothing is allocated once the largest number and shelf were seen.
+// Tick 0 means "no tick": a shelf has either none or only such entries. Entries are named by the caller's dense
+// numbers. Nothing is allocated once the largest number and shelf were seen.
 #pragma once
 
 #include <array>
@@ -33,9 +35,7 @@ class FreeIndex {
 
   void insert(std::uint32_t name, std::uint32_t shelf, const Entry& entry);
   void erase(std::uint32_t name);
-  [[nodiscard]] bool contains(std::uint32_t name) const {
-    return name < nodes_.size() && nodes_[name].shelf != kNone;
-  }
+  [[nodiscard]] bool contains(std::uint32_t name) const { return name < nodes_.size() && nodes_[name].shelf != kNone; }
   [[nodiscard]] std::uint32_t shelf(std::uint32_t name) const { return nodes_[name].shelf; }
   [[nodiscard]] const Entry& operator[](std::uint32_t name) const { return nodes_[name].entry; }
 
@@ -56,7 +56,7 @@ class FreeIndex {
 
  private:
   static constexpr std::uint64_t kAnyTick = UINT64_MAX;  // later than any tick
-  static constexpr std::uint32_t kStepBits = 6;  // bins per octave, as a power of two
+  static constexpr std::uint32_t kStepBits = 6;          // bins per octave, as a power of two
   static constexpr std::uint32_t kOctave = 1U << kStepBits;
   static constexpr std::uint32_t kOctaves = 36;  // the first holds the sizes below 64 units, a bin each
   static constexpr std::uint32_t kBins = kOctaves * kOctave;

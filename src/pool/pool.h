@@ -6,14 +6,14 @@
 //
 //   live() + free bytes == reserved() <= limit(),   reserved() == bytes committed by the device for this arena
 //
-// (reserved() may stand above a limit that was lowered; it then never grows.) Not locked: the caller serialises. Nothing
-// on the path of a repeated allocate/free pair allocates heap memory. Equal calls give equal answers.
+// (reserved() may stand above a limit that was lowered; it then never grows.) Not locked: the caller serialises.
+// Nothing on the path of a repeated allocate/free pair allocates heap memory. Equal calls give equal answers.
 //
 // Note [Last uses]
-// The last uses of a free chunk are the ticks named when it was freed, less those known to be done then, less those that
-// another of them implies. A split hands them to both parts; a merge takes, per stream, the later tick. A tick (T, t)
-// *implies* every earlier tick of T, every tick T had waited for before t was recorded, and what those imply. What a
-// done tick implies is done; what a stream has waited for it is ordered after, with all that implies.
+// The last uses of a free chunk are the ticks named when it was freed, less those known to be done then, less those
+// that another of them implies. A split hands them to both parts; a merge takes, per stream, the later tick. A tick t of
+// stream T *implies* every earlier tick of T, every tick T had waited for before t was recorded, and what those imply.
+// What a done tick implies is done; what a stream has waited for it is ordered after, with all that implies.
 //
 // Note [When free neighbours merge]
 // At once, when a chunk becomes free (by `free`, `abandon`, `apply_remap`, or a slab given up), if
@@ -42,8 +42,8 @@ namespace spillway {
 
 using ChunkId = Id<struct ChunkKindTag>;
 
-// Bounds the walk along a run of free neighbours; see Note [When free neighbours merge]. Sixteen differing neighbours in a
-// row do not occur with a compute stream and two copy streams.
+// Bounds the walk along a run of free neighbours; see Note [When free neighbours merge]. Sixteen differing neighbours
+// in a row do not occur with a compute stream and two copy streams.
 inline constexpr int kLongestRun = 16;
 
 // What a free chunk costs the requesting stream S, cheapest first; the lowest that applies counts.
@@ -66,12 +66,12 @@ struct PoolOptions {
 
 struct Grant {
   ChunkId chunk;
-  Range range;                     // at least the size asked for
+  Range range;  // at least the size asked for
   GrantClass granted = GrantClass::same_stream;
-  std::span<const Tick> waits;     // order the requesting stream after these before the first access, then tell
-                                   // note_wait; at most one per stream, none implied by another; valid until the next
-                                   // call of the pool
-  Range commit;                    // whole granules to commit before the first access (empty: nothing to do)
+  std::span<const Tick> waits;  // order the requesting stream after these before the first access, then tell
+                                // note_wait; at most one per stream, none implied by another; valid until the next
+                                // call of the pool
+  Range commit;                 // whole granules to commit before the first access (empty: nothing to do)
 };
 
 // The cheapest contiguous run of chunks that would make a hole of the size asked for.
@@ -135,25 +135,25 @@ class Pool {
   void note_done(Tick tick);
   // Whatever `waiter` does from now on starts after the tick. `position` is the value of the waiter's newest recorded
   // tick when the wait was enqueued (0: none): its ticks above `position` imply the tick, the others do not. A position
-  // that is too high is safe, and knows less. Report the waits of a stream in their order, and a wait before any tick of
-  // the waiter recorded after it. The waits of a grant are the caller's to enqueue, and to report here afterwards; one
-  // not reported is merely owed again.
+  // that is too high is safe, and knows less. Report the waits of a stream in their order, and a wait before any tick
+  // of the waiter recorded after it. The waits of a grant are the caller's to enqueue, and to report here afterwards;
+  // one not reported is merely owed again.
   void note_wait(StreamId waiter, Tick tick, std::uint64_t position);
   // The newest tick of the stream the pool has heard of that is not known to be done, if any: worth a query.
   [[nodiscard]] std::optional<Tick> pending(StreamId stream) const;
 
   // Cheapest window of `size` bytes, given the cost of evicting each used chunk (negative, infinite or not a number: it
-  // must stay). Free chunks cost nothing; so does address space without memory, as far as the limit allows to commit it,
-  // but one stretch of it at most. Ties to the lowest address. Empty when no window exists. Small requests live in slabs;
-  // those stay, and `cost` is not asked about what is in them. Once the window's chunks are freed, try_allocate serves
-  // the size.
+  // must stay). Free chunks cost nothing; so does address space without memory, as far as the limit allows to commit
+  // it, but one stretch of it at most. Ties to the lowest address. Empty when no window exists. Small requests live in
+  // slabs; those stay, and `cost` is not asked about what is in them. Once the window's chunks are freed, try_allocate
+  // serves the size.
   [[nodiscard]] std::optional<Window> find_window(Bytes size, const std::function<double(ChunkId)>& cost) const;
 
-  // When free bytes suffice but no hole does. Empty when even that cannot serve the size; a plan with nothing in it when
-  // try_allocate serves it already. Looks for one stretch without memory and the free chunks beside it, commits as few
-  // bytes as possible, takes complete granules before those that need `wait_for`, lowest address first. `apply_remap` changes the
-  // books, and must come before any other change; then try_allocate serves the size. The device must do its part before
-  // the next grant is used.
+  // When free bytes suffice but no hole does. Empty when even that cannot serve the size; a plan with nothing in it
+  // when try_allocate serves it already. Looks for one stretch without memory and the free chunks beside it, commits as
+  // few bytes as possible, takes complete granules before those that need `wait_for`, lowest address first.
+  // `apply_remap` changes the books, and must come before any other change; then try_allocate serves the size. The
+  // device must do its part before the next grant is used.
   [[nodiscard]] std::optional<Remap> plan_remap(Bytes size) const;
   void apply_remap(const Remap& remap);
 

@@ -1,5 +1,5 @@
-// Moving memory instead of data: whole free granules leave where they are and come back where a run of addresses is long
-// enough. Pure look-ups; Books::apply_remap and Books::trim change the books.
+// Moving memory instead of data: whole free granules leave where they are and come back where a run of addresses is
+// long enough. Pure look-ups; Books::apply_remap and Books::trim change the books.
 #pragma once
 
 #include <optional>

@@ -32,7 +32,8 @@ BestOfClass find_mixed(const Space& space, const FreeIndex& index, Fit fit, Stre
 
 // Best fit over the shelves of all streams but `on`, up to a tick that depends on the stream.
 template <class Frontier>
-std::uint32_t find_on_others(const FreeIndex& index, Bytes size, StreamId on, std::uint32_t streams, Frontier frontier) {
+std::uint32_t find_on_others(const FreeIndex& index, Bytes size, StreamId on, std::uint32_t streams,
+                             Frontier frontier) {
   std::uint32_t best = kNone;
   for (StreamId other{0}; other.index < streams; ++other.index) {
     if (other == on || index.count(shelf_of(other)) == 0) continue;

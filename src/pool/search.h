@@ -44,8 +44,8 @@ struct Growth {
   Range commit;
   Bytes begin;  // of the stretch; in or below the committed part
 };
-// All of them, cheapest first: fewest bytes to commit, then lowest address. `on` invalid: every free neighbour is usable;
-// otherwise those are that `on` may use without a wait.
+// All of them, cheapest first: fewest bytes to commit, then lowest address. `on` invalid: every free neighbour is
+// usable; otherwise those are that `on` may use without a wait.
 [[nodiscard]] std::vector<Growth> find_growths(const Space& space, Bytes size, Bytes most, StreamId on);
 
 }  // namespace spillway

@@ -121,20 +121,23 @@ void Slabs::verify() const {
 void Slabs::verify_slab(const Slab& slab, std::int64_t& free_slots) const {
   const ChunkTable& chunks = space_.chunks();
   const Chunk& whole = chunks[slab.chunk];
-  SPILLWAY_ENSURE(whole.state == ChunkState::slab && &slabs_[whole.slab] == &slab, "a slab and its chunk know each other");
+  SPILLWAY_ENSURE(whole.state == ChunkState::slab && &slabs_[whole.slab] == &slab,
+                  "a slab and its chunk know each other");
   SPILLWAY_ENSURE(slab.slot * std::ssize(slab.slots) == whole.size, "slots tile their slab");
   std::int64_t live = 0;
   Bytes begin = whole.begin;
   for (const ChunkId id : slab.slots) {
     const Chunk& slot = chunks[id];
-    SPILLWAY_ENSURE(slot.begin == begin && slot.size == slab.slot && slot.slab == whole.slab, "a slot lies in its place");
+    SPILLWAY_ENSURE(slot.begin == begin && slot.size == slab.slot && slot.slab == whole.slab,
+                    "a slot lies in its place");
     const bool free = slot.state == ChunkState::free_slot;
     SPILLWAY_ENSURE(free || slot.state == ChunkState::used_slot, "a slot is used or free");
     SPILLWAY_ENSURE(free == slots_.contains(id.index), "a slot is in the index while it is free");
     if (free) {
       const FreeIndex::Entry& entry = slots_[id.index];
       SPILLWAY_ENSURE(entry.size == slot.size && entry.address == slot.begin, "the index knows where a slot is");
-      SPILLWAY_ENSURE(slots_.shelf(id.index) == shelf_of(slot.uses), "a free slot stands on the shelf of its last uses");
+      SPILLWAY_ENSURE(slots_.shelf(id.index) == shelf_of(slot.uses),
+                      "a free slot stands on the shelf of its last uses");
     }
     live += free ? 0 : 1;
     free_slots += free ? 1 : 0;

@@ -19,9 +19,9 @@ namespace spillway {
 
 class Slabs {
  public:
-  // Small is what the largest slab has this many slots for: 8 KiB of 2 MiB. With these two numbers the pool needs no more
-  // than plain best fit on each recorded step, give or take a granule (bench_pool; with small up to 32 KiB, or first slabs
-  // of 16 or 64 slots, it needed up to 0.15 % of peak live more).
+  // Small is what the largest slab has this many slots for: 8 KiB of 2 MiB. With these two numbers the pool needs no
+  // more than plain best fit on each recorded step, give or take a granule (bench_pool; with small up to 32 KiB, or
+  // first slabs of 16 or 64 slots, it needed up to 0.15 % of peak live more).
   static constexpr std::int64_t kFewestSlots = 256;
   static constexpr std::int64_t kFirstSlots = 32;
 

@@ -59,7 +59,8 @@ void Space::settle(ChunkId id) {
 }
 
 ChunkId Space::commit(ChunkId hole, Range range) {
-  SPILLWAY_ENSURE(chunks_.is(hole, ChunkState::hole) && chunks_[hole].range().contains(range), "committed where a hole is");
+  SPILLWAY_ENSURE(chunks_.is(hole, ChunkState::hole) && chunks_[hole].range().contains(range),
+                  "committed where a hole is");
   drop_hole(hole);
   if (chunks_[hole].begin < range.begin) {
     const ChunkId upper = chunks_.split(hole, range.begin - chunks_[hole].begin);

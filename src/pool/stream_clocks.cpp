@@ -26,8 +26,8 @@ void StreamClocks::note_done(Tick tick) {
   Stream& stream = streams_[tick.stream.index];
   if (tick.value <= stream.done) return;
   stream.done = tick.value;
-  const auto implied = std::ranges::partition_point(
-      stream.history, [&](const Wait& wait) { return wait.position < tick.value; });
+  const auto implied =
+      std::ranges::partition_point(stream.history, [&](const Wait& wait) { return wait.position < tick.value; });
   const std::vector<Wait> now_done(stream.history.begin(), implied);
   stream.history.erase(stream.history.begin(), implied);
   for (const Wait& wait : now_done) note_done(wait.tick);

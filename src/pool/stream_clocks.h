@@ -1,8 +1,8 @@
 // What the pool knows of the order between streams: which ticks are done, and which streams wait for which ticks.
 //
-// A vector clock per stream, and the history behind it: a wait of T enqueued when its newest tick had value p is implied
-// by every tick of T above p, and by no other, so what (T, t) implies can be told exactly. Waits that T's done ticks
-// imply are done themselves and leave the history.
+// A vector clock per stream, and the history behind it: a wait of T enqueued when its newest tick had value p is
+// implied by every tick of T above p, and by no other, so what (T, t) implies can be told exactly. Waits that T's done
+// ticks imply are done themselves and leave the history.
 //
 //   done(tick) implies ordered(stream, tick) for every stream; ordered and implies never claim what is not so.
 //
@@ -25,7 +25,8 @@ class StreamClocks {
   static constexpr std::size_t kLongestHistory = 256;
 
   void hear(StreamId stream) {
-    if (stream.index >= streams_.size() || !streams_[stream.index].known) [[unlikely]] meet(stream);
+    if (stream.index >= streams_.size() || !streams_[stream.index].known) [[unlikely]]
+      meet(stream);
   }
   void hear(Tick tick) {
     hear(tick.stream);
@@ -63,7 +64,7 @@ class StreamClocks {
   };
   struct Stream {
     bool known = false;
-    std::uint64_t heard = 0;           // newest tick value heard of
+    std::uint64_t heard = 0;  // newest tick value heard of
     std::uint64_t done = 0;
     std::vector<std::uint64_t> after;  // by stream: ordered after ticks up to this
     std::vector<Wait> history;         // by position; the ticks of one stream grow with it

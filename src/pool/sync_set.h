@@ -15,8 +15,9 @@
 
 namespace spillway {
 
-// Memory made of two pieces is free of both last uses of a stream once it is free of the later one. The minimum is wrong:
-// SPILLWAY_TEST_MERGE_MINIMUM builds the pool with that mistake, to prove that the property tests would notice it.
+// Memory made of two pieces is free of both last uses of a stream once it is free of the later one. The minimum is
+// wrong: SPILLWAY_TEST_MERGE_MINIMUM builds the pool with that mistake, to prove that the property tests would notice
+// it.
 constexpr std::uint64_t merge_ticks(std::uint64_t a, std::uint64_t b) {
 #ifdef SPILLWAY_TEST_MERGE_MINIMUM
   return std::min(a, b);

@@ -53,7 +53,8 @@ void Space::verify_chunk(ChunkId id) const {
   const FreeIndex::Entry& entry = free_[id.index];
   SPILLWAY_ENSURE(entry.size == chunk.size && entry.address == chunk.begin, "the index knows where a free chunk is");
   SPILLWAY_ENSURE(free_.shelf(id.index) == shelf_of(chunk.uses), "a free chunk stands on the shelf of its last uses");
-  SPILLWAY_ENSURE(!chunk.uses.single() || entry.tick == chunk.uses.only.value, "the index knows the tick of a last use");
+  SPILLWAY_ENSURE(!chunk.uses.single() || entry.tick == chunk.uses.only.value,
+                  "the index knows the tick of a last use");
 }
 
 void Space::verify_uses(const SyncSet& set) const {
@@ -71,7 +72,8 @@ void Space::verify_run(ChunkId head, std::int64_t& runs) const {
   ChunkId last = head;
   for (ChunkId next = chunks_[last].next; is_free(next); next = chunks_[next].next) {
     SPILLWAY_ENSURE(clocks_.known() > 1, "with one stream, free neighbours are one");
-    SPILLWAY_ENSURE(!syncs_.same_users(chunks_[last].uses, chunks_[next].uses), "free neighbours of the same users are one");
+    SPILLWAY_ENSURE(!syncs_.same_users(chunks_[last].uses, chunks_[next].uses),
+                    "free neighbours of the same users are one");
     SPILLWAY_ENSURE(!runs_.contains(next.index), "a run is known by its lowest chunk only");
     last = next;
     ++members;

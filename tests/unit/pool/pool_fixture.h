@@ -14,9 +14,7 @@ inline constexpr StreamId A{0}, B{1}, C{2};
 
 class PoolTest : public testing::Test {
  protected:
-  static PoolOptions small() {
-    return {.address_space = 64_MiB, .limit = 16_MiB, .granule = 1_MiB, .slab = 0_B};
-  }
+  static PoolOptions small() { return {.address_space = 64_MiB, .limit = 16_MiB, .granule = 1_MiB, .slab = 0_B}; }
   explicit PoolTest(const PoolOptions& options = small()) : pool(options) {}
   ~PoolTest() override { pool.verify(); }
 

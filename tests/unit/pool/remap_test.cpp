@@ -109,7 +109,8 @@ TEST_F(PoolRemap, WorksAboveALoweredLimit) {
 
 TEST_F(PoolRemap, APlanThatDoesNotFitTheBooksIsRefused) {
   free(all[1], {{A, 1}});
-  EXPECT_THROW(pool.apply_remap({.decommit = {{0_B, 1_MiB}}, .commit = {20_MiB, 21_MiB}, .wait_for = {}}), InvariantError);
+  EXPECT_THROW(pool.apply_remap({.decommit = {{0_B, 1_MiB}}, .commit = {20_MiB, 21_MiB}, .wait_for = {}}),
+               InvariantError);
   EXPECT_THROW(pool.apply_remap({.decommit = {}, .commit = {2_MiB, 3_MiB}, .wait_for = {}}), InvariantError);
   EXPECT_THROW(pool.apply_remap({.decommit = {}, .commit = {20_MiB, 21_MiB}, .wait_for = {}}), InvariantError);
 }
