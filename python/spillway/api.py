@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from spillway import hooks, native, spill
+from spillway import alloc_conf, card, hooks, native, spill
 from spillway.amounts import card_bytes, parse_bytes, ram_bytes
 from spillway.steps import StepWatcher
 
@@ -30,6 +31,7 @@ class _Job:
         self.options = options
         self.watcher = StepWatcher(library.step, self._set_phase)
         self._multithreading_before = True
+        self._undo_card: Any = None
 
     def start(self) -> None:
         import torch
@@ -39,6 +41,8 @@ class _Job:
         try:
             hooks.install(self.library)
             self.watcher.start()
+            if self.options["device"] != "cpu":
+                self._undo_card = card.budget_terms()
         except BaseException:
             self.stop()
             raise
@@ -48,6 +52,8 @@ class _Job:
 
         self.watcher.stop()
         hooks.remove()
+        if self._undo_card is not None:
+            self._undo_card()
         torch._C._set_multithreading_enabled(self._multithreading_before)
 
     def _set_phase(self, is_optimizer: bool) -> None:
@@ -118,7 +124,18 @@ def read_options(
     }
     if min_evict is not None:
         options["min_evict_bytes"] = parse_bytes(min_evict, what="min_evict")
+    if device != "cpu":
+        _mind_torchs_settings(options)
     return options
+
+
+def _mind_torchs_settings(options: dict[str, Any]) -> None:
+    verdict = alloc_conf.judge(os.environ, options["allocator"])
+    for notice in verdict.notices:
+        warnings.warn(notice, alloc_conf.AllocatorWarning, stacklevel=4)  # whoever called enable()
+    if verdict.fraction is not None and options["budget_bytes"] is not None:
+        share = int(verdict.fraction * card_bytes(int(options["device"].partition(":")[2])))
+        options["budget_bytes"] = min(options["budget_bytes"], share)
 
 
 def find_device(device: str) -> str:

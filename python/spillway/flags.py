@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
+from spillway.alloc_conf import AllocatorWarning
 from spillway.api import ALLOCATORS, DEFAULT_POLICY, WORKSPACES
 
 BAD_INPUT = 2
@@ -23,6 +27,23 @@ class Parser(argparse.ArgumentParser):
 def fail(prog: str, message: object, code: int = BAD_INPUT) -> NoReturn:
     print(f"{prog}: {message}", file=sys.stderr)
     raise SystemExit(code)
+
+
+@contextlib.contextmanager
+def telling(prog: str) -> Iterator[None]:
+    """What is said about torch's allocator settings inside: a line each, without the place in our code it came from."""
+    with warnings.catch_warnings():
+        show = warnings.showwarning
+
+        def tell(message: Any, category: type[Warning], *place: Any, **more: Any) -> None:
+            if issubclass(category, AllocatorWarning):
+                print(f"{prog}: {message}", file=sys.stderr)
+            else:
+                show(message, category, *place, **more)
+
+        warnings.simplefilter("always", AllocatorWarning)
+        warnings.showwarning = tell
+        yield
 
 
 def make_parser(command: str, description: str) -> Parser:

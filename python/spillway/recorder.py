@@ -17,10 +17,12 @@ import json
 import os
 import sys
 import traceback
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from spillway import api, script
+from spillway.alloc_conf import AllocatorWarning
 from spillway.digest import describe, digest, has_bytes, with_bytes
 from spillway.native import WRITES
 from spillway.seen import SeenModules
@@ -276,7 +278,9 @@ def read_flip(text: str | None) -> tuple[int, int, int] | None:
 
 def _enable(words: dict[str, Any]) -> None:
     try:
-        api.enable(**words)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", AllocatorWarning)  # verify has said it
+            api.enable(**words)
     except (ValueError, RuntimeError) as error:
         raise SystemExit(str(error)) from None
 

@@ -32,7 +32,8 @@ def main(arguments: Sequence[str]) -> int:
         program = script.load(*flags.program(given))
         stats_file = None if given.stats is None else flags.check_writable(flags.of_this_rank(given.stats))
         trace = None if given.trace is None else flags.check_writable(flags.of_this_rank(given.trace))
-        api.enable(**flags.engine_words(given), trace=trace)
+        with flags.telling(parser.prog):
+            api.enable(**flags.engine_words(given), trace=trace)
     except (ValueError, RuntimeError) as error:
         flags.fail(parser.prog, error)
     Reporter(stats_file, given.quiet).start()

@@ -43,7 +43,8 @@ def main(arguments: Sequence[str]) -> int:
         if given.budget is None:
             raise ValueError("no budget given: say --budget and an amount")
         script.load(*flags.program(given))
-        api.read_options(**flags.engine_words(given), trace=None)
+        with flags.telling(parser.prog):
+            api.read_options(**flags.engine_words(given), trace=None)
     except (ValueError, RuntimeError) as error:
         flags.fail(parser.prog, error)
     with tempfile.TemporaryDirectory(prefix="spillway-verify-") as folder:
