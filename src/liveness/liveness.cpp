@@ -1,0 +1,70 @@
+#include "liveness/liveness.h"
+
+#include "base/error.h"
+#include "liveness/walk.h"
+
+namespace spillway {
+namespace {
+
+StepWalk walk(const Trace& trace, const WholeStep& step) {
+  SPILLWAY_ENSURE(step.end <= trace.events.size() && step.begin < step.end, "the step is one of this trace");
+  StepWalk walk(step);
+  for (std::size_t at = 0; at <= step.begin; ++at) walk.before(trace.events[at]);
+  walk.begin();
+  for (std::size_t at = step.begin + 1; at < step.end; ++at) walk.inside(trace.events[at], trace);
+  walk.end();
+  for (std::size_t at = step.end; at < trace.events.size(); ++at)
+    if (const auto* role = std::get_if<StorageRole>(&trace.events[at])) walk.learn(*role);
+  return walk;
+}
+
+// Turns counts, shifted by one, into the places where each part begins.
+void add_up(std::vector<std::uint32_t>& counts) {
+  for (std::size_t i = 1; i < counts.size(); ++i) counts[i] += counts[i - 1];
+}
+
+}  // namespace
+
+Liveness::Liveness(const Trace& trace, const WholeStep& step) {
+  StepWalk found = walk(trace, step);
+  ops_ = std::move(found.ops);
+  storages_ = std::move(found.storages);
+  by_op_ = std::move(found.accesses);
+  op_begin_ = std::move(found.op_begin);
+  index_by_storage();
+  sum_times();
+}
+
+// A counting sort: accesses are in the order of ops already, and stay so.
+void Liveness::index_by_storage() {
+  storage_begin_.assign(storages_.size() + 1, 0);
+  writer_begin_.assign(storages_.size() + 1, 0);
+  for (const Access& access : by_op_) {
+    ++storage_begin_[access.storage + 1];
+    writer_begin_[access.storage + 1] += access.writes;
+  }
+  add_up(storage_begin_);
+  add_up(writer_begin_);
+  by_storage_.resize(by_op_.size());
+  writers_.resize(writer_begin_.back());
+  std::vector<std::uint32_t> next(storage_begin_), next_writer(writer_begin_);
+  for (const Access& access : by_op_) {
+    by_storage_[next[access.storage]++] = access;
+    if (access.writes) writers_[next_writer[access.storage]++] = access.op;
+  }
+}
+
+void Liveness::sum_times() {
+  starts_.reserve(ops_.size() + 1);
+  starts_.push_back({});
+  for (const LiveOp& op : ops_) starts_.push_back(starts_.back() + op.duration);
+}
+
+Nanos Liveness::time_over(OpPlace begin, OpPlace end) const {
+  const auto at = [&](OpPlace place) {
+    return place < op_count() ? starts_[place] : starts_[op_count()] + starts_[place - op_count()];
+  };
+  return at(end) - at(begin);
+}
+
+}  // namespace spillway
