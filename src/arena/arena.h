@@ -15,46 +15,42 @@
 #include <span>
 #include <vector>
 
+#include "arena/block_source.h"
 #include "device/device.h"
-#include "pool/pool.h"
 
 namespace spillway {
 
-struct Block {
-  ChunkId chunk;
-  Range range;  // in the arena's tier; at least the size asked for
-};
-
-class Arena {
+// Blocks' ranges are offsets in the tier.
+class Arena final : public BlockSource {
  public:
   // Reserves the tier. The pool's granule must be a multiple of the device's.
   Arena(Device& device, Tier tier, const PoolOptions& options);
 
   // Empty when nothing fits, even after moving free granules together; whom to evict is the caller's decision. The host
   // waits only for that move, and only when the granules to move are still in use.
-  [[nodiscard]] std::optional<Block> try_allocate(Bytes size, StreamId on);
+  [[nodiscard]] std::optional<Block> try_allocate(Bytes size, StreamId on) override;
 
   // `last_uses`: as for Pool::free. No tick: the block was never touched.
-  void free(const Block& block, std::span<const Tick> last_uses);
+  void free(const Block& block, std::span<const Tick> last_uses) override;
   void free(const Block& block, Tick last_use) { free(block, std::span(&last_use, 1)); }
 
-  // Makes the stream wait, and remembers it, so that blocks pass between the two without another wait.
-  void wait(StreamId waiter, Tick tick);
+  void wait(StreamId waiter, Tick tick) override;
   // The caller has seen the tick done.
   void note_done(Tick tick);
 
   // The cheapest run of blocks whose eviction makes a hole of the size. `cost` runs under the lock: it must not call
   // the arena, nor take a lock that is held anywhere while the arena is called. The answer is true when it is given;
   // another thread's allocation may spoil it.
-  [[nodiscard]] std::optional<Window> find_window(Bytes size, const std::function<double(ChunkId)>& cost) const;
+  [[nodiscard]] std::optional<Window> find_window(Bytes size, const std::function<double(ChunkId)>& cost) const override;
 
   // Gives back every free granule whose uses are done; with `wait`, waits for those that are not. Returns how much that was.
-  Bytes trim(bool wait = false);
-  void set_limit(Bytes limit);
+  Bytes trim(bool wait = false) override;
+  void set_limit(Bytes limit) override;
 
   [[nodiscard]] Device& device() const { return device_; }
-  [[nodiscard]] Bytes limit() const;
-  [[nodiscard]] PoolStats stats() const;
+  [[nodiscard]] Bytes limit() const override;
+  [[nodiscard]] Bytes reserved() const override { return device_.committed(tier_); }
+  [[nodiscard]] PoolStats stats() const override;
   void verify() const;
 
  private:

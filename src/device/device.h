@@ -72,6 +72,8 @@ class Device {
   // at a multiple of kFileBlock, and what lies between the end of a copy to it and the next multiple is lost. Nothing
   // happens for size zero.
   virtual void copy(StreamId on, Place to, Place from, Bytes size) = 0;
+  // Enqueues that every byte of a committed place in the device tier becomes `value`; returns at once.
+  virtual void fill(StreamId on, Bytes offset, Bytes size, std::byte value) = 0;
 
   // Names the point after everything enqueued on the stream so far. Each call adds one to the stream's tick value.
   [[nodiscard]] virtual Tick record(StreamId on) = 0;

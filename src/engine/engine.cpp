@@ -22,12 +22,13 @@ PoolOptions device_pool(const EngineOptions& options) {
 
 }  // namespace
 
-Engine::Engine(Device& device, Owner& owner, StreamId compute, const EngineOptions& options)
+Engine::Engine(Device& device, Owner& owner, StreamId compute, const EngineOptions& options, std::unique_ptr<BlockSource> source)
     : device_(device),
       owner_(owner),
       compute_(compute),
       options_(options),
-      arena_(device, Tier::device, device_pool(options)),
+      source_(source ? std::move(source) : std::make_unique<Arena>(device, Tier::device, device_pool(options))),
+      arena_(*source_),
       mover_(device, {.host_limit = options.host_limit, .file_limit = options.file_limit, .host_granule = options.host_granule}) {
   (void)meet(compute_);
   (void)meet(mover_.out_stream());
@@ -49,7 +50,7 @@ std::optional<Block> Engine::take(Bytes size, StreamId on, Lock& lock) {
 }
 
 void Engine::note_reserved() {
-  const Bytes reserved = device_.committed(Tier::device) + outside_;
+  const Bytes reserved = arena_.reserved() + outside_;
   peak_reserved_ = std::max(peak_reserved_, reserved);
   recent_.reserved = std::max(recent_.reserved, reserved);
   if (options_.budget && reserved > *options_.budget) ++stats_.violations;
@@ -350,39 +351,61 @@ void Engine::set_budget(std::optional<Bytes> budget) {
   Lock lock(mutex_);
   tape_.budget(budget.value_or(0_B), device_.now());
   options_.budget = budget;
-  shrink_to_limit(lock);
+  arena_.set_limit(limit_beside(outside_));
+  (void)shrink_to_limit(lock);
+  note_reserved();
 }
 
 void Engine::set_outside(Bytes outside) {
   Lock lock(mutex_);
   outside_ = outside;
-  if (options_.budget) shrink_to_limit(lock);
-  else note_reserved();
-}
-
-void Engine::shrink_to_limit(Lock& lock) {
-  const Bytes whole = options_.budget ? *options_.budget - outside_ : options_.address_space;
-  arena_.set_limit(round_down(std::max(whole, 0_B), options_.granule));
-  for (;;) {
-    lock.unlock();
-    arena_.trim(/*wait=*/true);
-    lock.lock();
-    const Bytes over = device_.committed(Tier::device) - arena_.limit();
-    if (over <= 0_B || !make_room(over, lock)) break;
-  }
+  arena_.set_limit(limit_beside(outside_));
+  (void)shrink_to_limit(lock);
   note_reserved();
 }
 
-void Engine::trim() {
+bool Engine::try_set_outside(Bytes outside, bool may_evict) {
+  Lock lock(mutex_);
+  if (!options_.budget) return true;
+  arena_.set_limit(limit_beside(outside));
+  const Bytes over = may_evict ? shrink_to_limit(lock) : arena_.reserved() - arena_.limit();
+  const bool fits = over <= 0_B && arena_.reserved() + outside <= *options_.budget;
+  if (fits) outside_ = outside;
+  else arena_.set_limit(limit_beside(outside_));
+  return fits;
+}
+
+bool Engine::try_make_room(Bytes size) {
+  Lock lock(mutex_);
+  return make_room(size, lock);
+}
+
+Bytes Engine::limit_beside(Bytes outside) const {
+  const Bytes whole = options_.budget ? *options_.budget - outside : options_.address_space;
+  return round_down(std::max(whole, 0_B), options_.granule);
+}
+
+Bytes Engine::shrink_to_limit(Lock& lock) {
+  for (;;) {
+    const Bytes over = arena_.reserved() - arena_.limit();
+    if (over <= 0_B) return over;
+    lock.unlock();
+    const Bytes given = arena_.trim(/*wait=*/true);
+    lock.lock();
+    if (given == 0_B && !make_room(over, lock)) return over;
+  }
+}
+
+void Engine::trim(bool wait) {
   const Lock lock(mutex_);
-  arena_.trim();
+  arena_.trim(wait);
 }
 
 void Engine::settle_copies() { mover_.drain(); }
 
 void Engine::reset_recent_peaks() {
   const Lock lock(mutex_);
-  recent_ = {.live = live_, .reserved = device_.committed(Tier::device) + outside_};
+  recent_ = {.live = live_, .reserved = arena_.reserved() + outside_};
 }
 
 RecentPeaks Engine::recent_peaks() const {

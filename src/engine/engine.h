@@ -11,6 +11,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -68,7 +69,7 @@ struct EngineOptions {
   ReactivePolicy policy = ReactivePolicy::dtr;
   Leave leave = Leave::cheaper;
   double move_nanos_per_byte = 1.0;  // out and back, for the choice between move and replay
-  bool poison = false;          // overwrite what has left; only where the host can write the device's memory
+  bool poison = false;          // overwrite what has left
 };
 
 struct Use {
@@ -101,7 +102,9 @@ class Engine {
  public:
   using Lock = std::unique_lock<std::mutex>;
 
-  Engine(Device& device, Owner& owner, StreamId compute, const EngineOptions& options);
+  // `source`: where device memory comes from; none: an arena of the device's own.
+  Engine(Device& device, Owner& owner, StreamId compute, const EngineOptions& options,
+         std::unique_ptr<BlockSource> source = nullptr);
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -161,8 +164,13 @@ class Engine {
   void set_policy(ReactivePolicy policy, Leave leave);
   // Bytes of the device that others hold and that count against the budget. Makes room for them.
   void set_outside(Bytes outside);
-  // Gives free memory back to the device.
-  void trim();
+  // The same ahead of time, for what is about to be taken: false, and nothing has changed, when there is no room and, if
+  // anybody may leave for it, none can be made.
+  [[nodiscard]] bool try_set_outside(Bytes outside, bool may_evict);
+  // Lets somebody leave for the size; false when nobody may.
+  [[nodiscard]] bool try_make_room(Bytes size);
+  // Gives free memory back to the device; with `wait`, also what enqueued work still uses.
+  void trim(bool wait = false);
   // Waits for every copy that is under way.
   void settle_copies();
   // The peaks told by `recent_peaks` start again from what is there now.
@@ -196,7 +204,7 @@ class Engine {
   [[nodiscard]] bool evict(Record* victim, Leave leave, Lock& lock);
   [[nodiscard]] bool let_go(Record& record, Leave leave);
   [[nodiscard]] bool move_out(Record& record);
-  void poison(const Record& record, std::span<const Tick> uses);
+  [[nodiscard]] Tick poison(const Record& record, std::span<const Tick> uses);
   [[nodiscard]] bool may_leave(const Record& record) const;
   // What rebuilding a record would take, and whether it can be done at all.
   struct Survey {
@@ -232,13 +240,16 @@ class Engine {
   [[nodiscard]] std::vector<Tick> last_uses(const Record& record);
   [[nodiscard]] std::uint64_t meet(StreamId stream);
   void note_reserved();
-  void shrink_to_limit(Lock& lock);
+  [[nodiscard]] Bytes limit_beside(Bytes outside) const;
+  // How far it still is above the limit.
+  Bytes shrink_to_limit(Lock& lock);
 
   Device& device_;
   Owner& owner_;
   const StreamId compute_;
   EngineOptions options_;
-  Arena arena_;
+  const std::unique_ptr<BlockSource> source_;
+  BlockSource& arena_;
   Mover mover_;
 
   mutable std::mutex mutex_;

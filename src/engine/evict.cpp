@@ -1,6 +1,5 @@
 // Leaving and coming back: victims, moves, fetches.
 #include <algorithm>
-#include <cstring>
 #include <limits>
 
 #include "base/error.h"
@@ -93,10 +92,12 @@ bool Engine::move_out(Record& record) {
   return true;
 }
 
-// For tests: whoever still looks at the old place sees it at once.
-void Engine::poison(const Record& record, std::span<const Tick> uses) {
-  for (const Tick tick : uses) device_.synchronize(tick);
-  std::memset(record.data, 0xA5, static_cast<std::size_t>(record.size.count));
+// For tests: whoever still looks at the old place sees other bytes. On the compute stream, so that where that is the
+// calling thread it has happened when this returns.
+Tick Engine::poison(const Record& record, std::span<const Tick> uses) {
+  for (const Tick tick : uses) device_.wait(compute_, tick);
+  device_.fill(compute_, record.block.range.begin, record.size, std::byte{0xA5});
+  return device_.record(compute_);
 }
 
 bool Engine::let_go(Record& record, Leave leave) {
@@ -111,7 +112,7 @@ bool Engine::let_go(Record& record, Leave leave) {
   auto uses = last_uses(record);
   if (!drop && record.copy->written.value > 0) uses.push_back(record.copy->written);
   const Block block = record.block;
-  if (options_.poison) poison(record, uses);
+  if (options_.poison) uses = {poison(record, uses)};
   if (!record.orphan) owner_.detach(record);
   give_back(record);
   note_absent(record, +1);

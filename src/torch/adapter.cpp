@@ -33,8 +33,9 @@ void delete_block(void* data) {
 
 void delete_sentinel(void* record) { adapter()->engine().died(static_cast<Record*>(record)); }
 
-Adapter::Adapter(std::unique_ptr<Device> device, StreamId compute, const EngineOptions& engine, AdapterOptions options)
-    : device_(std::move(device)), options_(std::move(options)), engine_(*device_, *this, compute, engine) {}
+Adapter::Adapter(std::unique_ptr<Device> device, StreamId compute, const EngineOptions& engine, AdapterOptions options,
+                 std::unique_ptr<BlockSource> source)
+    : device_(std::move(device)), options_(std::move(options)), engine_(*device_, *this, compute, engine, std::move(source)) {}
 
 Record* Adapter::resolve(c10::StorageImpl* storage) {
   const at::DataPtr& pointer = storage->_mutable_data_ptr_no_checks();

@@ -13,6 +13,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "engine/engine.h"
 
@@ -31,11 +32,16 @@ struct AdapterOptions {
   std::function<void(void*)> free_foreign;           // memory with our deleter that is not the engine's
   std::function<Nanos(const TorchRecipe&, Bytes made)> estimate;  // an operator's time on the device; none: measured
   std::function<bool()> capturing;                   // the calling thread's work goes into a graph: addresses are kept
+  std::string allocator = "spillway";                // who places the device's memory, in the user's word
 };
+
+inline constexpr int kSweepDecommits = 4;
 
 class Adapter final : public Owner {
  public:
-  Adapter(std::unique_ptr<Device> device, StreamId compute, const EngineOptions& engine, AdapterOptions options);
+  // `source`: as for Engine.
+  Adapter(std::unique_ptr<Device> device, StreamId compute, const EngineOptions& engine, AdapterOptions options,
+          std::unique_ptr<BlockSource> source = nullptr);
 
   [[nodiscard]] Engine& engine() { return engine_; }
   [[nodiscard]] Device& device() { return *device_; }
@@ -50,7 +56,8 @@ class Adapter final : public Owner {
 
   // Managing: new memory comes from us and ops are watched. Off after disable(); old blocks still find their way back.
   std::atomic<bool> managing{true};
-  // Test mode: after every op everything that may leave does.
+  // Test mode: after every op everything that may leave does, by move (1) or by replay (2); with kSweepDecommits its
+  // memory is given back to the device at once, so that whoever still looks there faults.
   std::atomic<int> sweep{0};
 
   // Owner

@@ -109,7 +109,8 @@ class Call {
     }
     for (Recipe* recipe : dying) delete recipe;
     if (const int mode = adapter_.sweep.load(std::memory_order_relaxed); mode != 0) [[unlikely]] {
-      engine_.evict_all(mode == 1 ? Leave::move : Leave::replay);
+      engine_.evict_all((mode & 2) == 0 ? Leave::move : Leave::replay);
+      if ((mode & kSweepDecommits) != 0) engine_.trim(/*wait=*/true);
     }
   }
 

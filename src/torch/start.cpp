@@ -36,6 +36,8 @@ std::optional<Bytes> bytes_option(const nlohmann::json& options, const char* key
   return Bytes{found->get<std::int64_t>()};
 }
 
+std::string allocator_of(const nlohmann::json& options) { return options.value("allocator", "spillway"); }
+
 std::byte* reserve_no_access() {
   void* pages = ::mmap(nullptr, kNoAccess, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   return pages == MAP_FAILED ? nullptr : static_cast<std::byte*>(pages);
@@ -55,6 +57,7 @@ EngineOptions engine_options(const nlohmann::json& options) {
 }
 
 std::unique_ptr<Adapter> start_on_cpu(const nlohmann::json& options) {
+  if (allocator_of(options) != "spillway") throw InputError("allocator 'native' is for cards: on the CPU there is only spillway's own");
   EngineOptions engine = engine_options(options);
   engine.address_space = kHostSpace;
   engine.granule = kHostGranule;
@@ -86,9 +89,9 @@ void start_on_card(int card, const nlohmann::json& options) {
 #if SPILLWAY_HAS_CUDA
   std::optional<std::string> folder;
   if (const auto found = options.find("spill_dir"); found != options.end() && !found->is_null()) folder = found->get<std::string>();
-  if (options.value("poison", false)) throw InputError("poison is for the CPU: the host cannot write a card's memory");
   start_on_cuda(engine_options(options), {.card = card, .host_limit = bytes_option(options, "host_limit_bytes"), .spill_folder = folder,
-                                         .adaptive_workspace = options.value("workspace", "plain") == "adaptive"});
+                                         .adaptive_workspace = options.value("workspace", "plain") == "adaptive",
+                                         .native_allocator = allocator_of(options) == "native"});
 #else
   (void)options;
   throw InputError("device 'cuda:" + std::to_string(card) + "' is not there: this build of spillway is without CUDA");
@@ -103,6 +106,9 @@ void guard_forks() {
 // The process keeps the engine it had: its device stays, its budget and policy may change.
 void restart(Adapter& adapter, const nlohmann::json& options) {
   if (adapter.managing) throw InputError("spillway is enabled already: use spillway.set_budget, or disable first");
+  if (allocator_of(options) != adapter.options().allocator) {
+    throw InputError("this process's memory is placed by allocator '" + adapter.options().allocator + "' for good: another one needs a new process");
+  }
   const EngineOptions engine = engine_options(options);
   adapter.engine().set_policy(engine.policy, engine.leave);
   adapter.engine().set_budget(engine.budget);

@@ -12,6 +12,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -147,6 +148,30 @@ TEST_P(DeviceContract, CopyOfNothingDoesNothing) {
 }
 
 // host -> device -> device -> host, the stream's order alone makes the last one see the first
+TEST_P(DeviceContract, FillOverwritesItsRangeInTheOrderOfItsStreamAndNothingBeside) {
+  commit(Tier::device, slot(0, 3));
+  commit(Tier::host, slot(0));
+  const StreamId stream = device().open_stream();
+  put({Tier::device, 0_B}, granule(), 1);
+  put({Tier::device, granules(2)}, granule(), 3);
+  device().fill(stream, granules(1), granule(), std::byte{0xA5});
+  device().copy(stream, {Tier::host, 0_B}, {Tier::device, granules(1)}, granule());
+  device().fill(stream, granules(1), granule(), std::byte{0x11});
+  device().fill(stream, granules(7), 0_B, std::byte{0});
+  finish(stream);
+  expect_holds({Tier::device, 0_B}, granule(), 1, "the place before");
+  expect_holds({Tier::device, granules(2)}, granule(), 3, "the place after");
+  if (!device().facts().holds_bytes) return;
+  const std::byte* seen = device().address(Tier::host, 0_B);
+  EXPECT_TRUE(std::all_of(seen, seen + granule().count, [](std::byte value) { return value == std::byte{0xA5}; }));
+}
+
+TEST_P(DeviceContract, FillOfUncommittedMemoryIsRefused) {
+  const StreamId stream = device().open_stream();
+  commit(Tier::device, slot(0));
+  EXPECT_THROW(device().fill(stream, 0_B, granules(2), std::byte{1}), InvariantError);
+}
+
 TEST_P(DeviceContract, CopiesOfOneStreamRunInItsOrder) {
   const StreamId stream = device().open_stream();
   commit(Tier::host, slot(0, 2));

@@ -55,6 +55,7 @@ class DeafDevice final : public Device {
   [[nodiscard]] std::byte* address(Tier tier, Bytes offset) const override { return inner_.address(tier, offset); }
   [[nodiscard]] StreamId open_stream() override { return inner_.open_stream(); }
   void copy(StreamId on, Place to, Place from, Bytes size) override { inner_.copy(on, to, from, size); }
+  void fill(StreamId on, Bytes offset, Bytes size, std::byte value) override { inner_.fill(on, offset, size, value); }
   [[nodiscard]] Tick record(StreamId on) override { return inner_.record(on); }
   void wait(StreamId waiter, Tick tick) override {
     if (!deaf) inner_.wait(waiter, tick);

@@ -81,6 +81,10 @@ struct CudaDevice::Card {
   void copy(CUstream on, Place to, Place from, Bytes size);
   void copy_between_card_and_host(CUstream on, Place to, Place from, Bytes size);
   void copy_within_host(CUstream on, Bytes to, Bytes from, Bytes size);
+  [[nodiscard]] bool watches(Place place) const { return place.tier != Tier::device || !options.foreign_memory; }
+  [[nodiscard]] CUdeviceptr at(Bytes offset) const {
+    return options.foreign_memory ? static_cast<CUdeviceptr>(offset.count) : memory->address(offset);
+  }
 
   CudaOptions options;
   PrimaryContext context;
@@ -142,12 +146,12 @@ void CudaDevice::Card::decommit(Tier tier, Range range) {
 void CudaDevice::Card::copy(CUstream on, Place to, Place from, Bytes size) {
   switch (route(to.tier, from.tier)) {
     case route(Tier::device, Tier::device):
-      return SPILLWAY_CU(cuMemcpyDtoDAsync, memory->address(to.offset), memory->address(from.offset), count_of(size), on);
+      return SPILLWAY_CU(cuMemcpyDtoDAsync, at(to.offset), at(from.offset), count_of(size), on);
     case route(Tier::device, Tier::host):
     case route(Tier::host, Tier::device): return copy_between_card_and_host(on, to, from, size);
     case route(Tier::host, Tier::host): return copy_within_host(on, to.offset, from.offset, size);
-    case route(Tier::file, Tier::device): return file->card_to_file(on, to.offset, memory->address(from.offset), size);
-    case route(Tier::device, Tier::file): return file->file_to_card(on, memory->address(to.offset), from.offset, size);
+    case route(Tier::file, Tier::device): return file->card_to_file(on, to.offset, at(from.offset), size);
+    case route(Tier::device, Tier::file): return file->file_to_card(on, at(to.offset), from.offset, size);
     case route(Tier::file, Tier::host): return file->host_to_file(on, to.offset, pinned->address(from.offset), size);
     case route(Tier::host, Tier::file): return file->file_to_host(on, pinned->address(to.offset), from.offset, size);
     case route(Tier::file, Tier::file): return file->file_to_file(on, to.offset, from.offset, size);
@@ -157,14 +161,14 @@ void CudaDevice::Card::copy(CUstream on, Place to, Place from, Bytes size) {
 void CudaDevice::Card::copy_between_card_and_host(CUstream on, Place to, Place from, Bytes size) {
   const bool out = to.tier == Tier::host;
   const Bytes host = out ? to.offset : from.offset;
-  const CUdeviceptr card = memory->address(out ? from.offset : to.offset);
+  const CUdeviceptr card = at(out ? from.offset : to.offset);
   pinned->for_each_piece({host, host + size}, [&](Range piece) {
-    const CUdeviceptr at = card + static_cast<CUdeviceptr>((piece.begin - host).count);
+    const CUdeviceptr here = card + static_cast<CUdeviceptr>((piece.begin - host).count);
     std::byte* bytes = pinned->address(piece.begin);
     if (out) {
-      SPILLWAY_CU(cuMemcpyDtoHAsync, bytes, at, count_of(piece.length()), on);
+      SPILLWAY_CU(cuMemcpyDtoHAsync, bytes, here, count_of(piece.length()), on);
     } else {
-      SPILLWAY_CU(cuMemcpyHtoDAsync, at, bytes, count_of(piece.length()), on);
+      SPILLWAY_CU(cuMemcpyHtoDAsync, here, bytes, count_of(piece.length()), on);
     }
   });
 }
@@ -202,6 +206,7 @@ std::string CudaDevice::why_unavailable(int card) {
 StreamId CudaDevice::adopt_stream(CUstream_st* stream) { return card_->streams.adopt(stream); }
 
 CUstream_st* CudaDevice::handle(StreamId stream) const { return card_->streams.handle(stream); }
+bool CudaDevice::is_adopted(StreamId stream) const { return !card_->streams.is_own(stream); }
 
 void CudaDevice::call(StreamId on, std::function<void()> work) {
   const CudaScope scope(card_->context.handle);
@@ -259,7 +264,8 @@ Bytes CudaDevice::committed(Tier tier) const {
 }
 
 std::byte* CudaDevice::address(Tier tier, Bytes offset) const {
-  if (tier == Tier::device && card_->memory) return reinterpret_cast<std::byte*>(card_->memory->address(offset));
+  const bool there = card_->memory || card_->options.foreign_memory;
+  if (tier == Tier::device && there) return reinterpret_cast<std::byte*>(card_->at(offset));
   if (tier == Tier::host && card_->pinned) return card_->pinned->address(offset);
   return nullptr;
 }
@@ -271,12 +277,22 @@ StreamId CudaDevice::open_stream() {
 
 void CudaDevice::copy(StreamId on, Place to, Place from, Bytes size) {
   if (size == 0_B) return;
-  {
+  if (card_->watches(to) && card_->watches(from)) {
     const std::lock_guard lock(card_->books);
     check_copy(card_->ledger(to.tier), to, card_->ledger(from.tier), from, size);
   }
   const CudaScope scope(card_->context.handle);
   card_->copy(card_->streams.handle(on), to, from, size);
+}
+
+void CudaDevice::fill(StreamId on, Bytes offset, Bytes size, std::byte value) {
+  if (size == 0_B) return;
+  if (card_->watches({Tier::device, offset})) {
+    const std::lock_guard lock(card_->books);
+    SPILLWAY_ENSURE(card_->ledger(Tier::device).holds({offset, offset + size}), "a fill writes committed memory");
+  }
+  const CudaScope scope(card_->context.handle);
+  SPILLWAY_CU(cuMemsetD8Async, card_->at(offset), std::to_integer<unsigned char>(value), count_of(size), card_->streams.handle(on));
 }
 
 Tick CudaDevice::record(StreamId on) {

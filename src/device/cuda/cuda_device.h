@@ -37,6 +37,8 @@ struct CudaOptions {
   Bytes host_slab = 64_MiB;
   int touch_threads = 4;  // 8 are no faster
   bool time_adopted = false;  // let `elapsed` take ticks of adopted streams
+  // Somebody else allocates the card's memory: offsets of the device tier are addresses, and nothing is committed in it.
+  bool foreign_memory = false;
 };
 
 class CudaDevice final : public Device {
@@ -52,6 +54,7 @@ class CudaDevice final : public Device {
   // the same id each time. The stream is never closed here and must outlive the use of its id.
   [[nodiscard]] StreamId adopt_stream(CUstream_st* stream);
   [[nodiscard]] CUstream_st* handle(StreamId stream) const;
+  [[nodiscard]] bool is_adopted(StreamId stream) const;
 
   // Enqueues work of the host that must not reach CUDA; what it throws is told as DeviceError by query and synchronize.
   void call(StreamId on, std::function<void()> work);
@@ -67,6 +70,7 @@ class CudaDevice final : public Device {
   [[nodiscard]] std::byte* address(Tier tier, Bytes offset) const override;
   [[nodiscard]] StreamId open_stream() override;
   void copy(StreamId on, Place to, Place from, Bytes size) override;
+  void fill(StreamId on, Bytes offset, Bytes size, std::byte value) override;
   [[nodiscard]] Tick record(StreamId on) override;
   [[nodiscard]] Tick mark(StreamId on) override;
   void wait(StreamId waiter, Tick tick) override;

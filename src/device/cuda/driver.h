@@ -21,7 +21,7 @@
   DO(cuMemGetInfo) DO(cuMemGetAllocationGranularity) DO(cuMemAddressReserve) DO(cuMemAddressFree)             \
   DO(cuMemCreate) DO(cuMemRelease) DO(cuMemMap) DO(cuMemUnmap) DO(cuMemSetAccess)                             \
   DO(cuMemHostRegister) DO(cuMemHostUnregister) DO(cuMemHostAlloc) DO(cuMemFreeHost)                          \
-  DO(cuMemcpyHtoDAsync) DO(cuMemcpyDtoHAsync) DO(cuMemcpyDtoDAsync) DO(cuLaunchHostFunc)                      \
+  DO(cuMemcpyHtoDAsync) DO(cuMemcpyDtoHAsync) DO(cuMemcpyDtoDAsync) DO(cuMemsetD8Async) DO(cuLaunchHostFunc)  \
   DO(cuStreamCreate) DO(cuStreamDestroy) DO(cuStreamWaitEvent)                                                \
   DO(cuEventCreate) DO(cuEventDestroy) DO(cuEventRecord) DO(cuEventQuery) DO(cuEventSynchronize) DO(cuEventElapsedTime)
 

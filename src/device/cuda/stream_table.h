@@ -39,6 +39,7 @@ class StreamTable {
   [[nodiscard]] StreamId open();
   [[nodiscard]] StreamId adopt(CUstream handle);
   [[nodiscard]] CUstream handle(StreamId stream) const { return at(stream).handle; }
+  [[nodiscard]] bool is_own(StreamId stream) const { return at(stream).own; }
 
   [[nodiscard]] Tick record(StreamId on);
   [[nodiscard]] Tick mark(StreamId on);  // no context needed

@@ -73,6 +73,14 @@ void FakeDevice::copy(StreamId on, Place to, Place from, Bytes size) {
   timeline_.copy(on, to, from, size);
 }
 
+// A kernel that writes at the memory's full rate.
+void FakeDevice::fill(StreamId on, Bytes offset, Bytes size, std::byte) {
+  if (size == 0_B) return;
+  const Use write{{Tier::device, offset}, size, /*writes=*/true};
+  const double seconds = static_cast<double>(size.count) / static_cast<double>(card_.hbm.count);
+  compute(on, Nanos{static_cast<std::int64_t>(seconds * 1e9)}, std::span(&write, 1));
+}
+
 void FakeDevice::compute(StreamId on, Nanos duration, std::span<const Use> uses) {
   const std::lock_guard lock(mutex_);
   check_stream(on);

@@ -151,6 +151,19 @@ void HostDevice::copy(StreamId on, Place to, Place from, Bytes size) {
   move_bytes(to, from, size, bounce);
 }
 
+void HostDevice::fill(StreamId on, Bytes offset, Bytes size, std::byte value) {
+  Worker* worker = find_worker(on);
+  if (size == 0_B) return;
+  {
+    const std::lock_guard lock(mutex_);
+    SPILLWAY_ENSURE(ledgers_[index(Tier::device)].holds({offset, offset + size}), "a fill writes committed memory");
+  }
+  std::byte* into = address(Tier::device, offset);
+  const auto overwrite = [=] { std::memset(into, std::to_integer<int>(value), to_size(size)); };
+  if (worker) return worker->run([=](Bounce&) { overwrite(); });
+  overwrite();
+}
+
 void HostDevice::check_copy_of(Place to, Place from, Bytes size) const {
   const std::lock_guard lock(mutex_);
   check_copy(ledgers_[index(to.tier)], to, ledgers_[index(from.tier)], from, size);

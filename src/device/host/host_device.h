@@ -54,6 +54,7 @@ class HostDevice final : public Device {
 
   [[nodiscard]] StreamId open_stream() override;
   void copy(StreamId on, Place to, Place from, Bytes size) override;
+  void fill(StreamId on, Bytes offset, Bytes size, std::byte value) override;
   [[nodiscard]] Tick record(StreamId on) override;
   void wait(StreamId waiter, Tick tick) override;
   [[nodiscard]] bool query(Tick tick) override;

@@ -35,7 +35,8 @@ class CudaAllocator final : public CUDAAllocator {
         engine_(adapter.engine()),
         card_(card),
         before_(before),
-        index_(adapter.options().where.index()) {}
+        index_(adapter.options().where.index()),
+        native_places_(adapter.options().allocator == "native") {}
 
   // --- memory -------------------------------------------------------------------------------------------------------
   at::DataPtr allocate(std::size_t size) override {
@@ -68,7 +69,7 @@ class CudaAllocator final : public CUDAAllocator {
   }
 
   void emptyCache(MempoolId_t pool) override {
-    if (!pools_.any()) engine_.trim();
+    if (!pools_.any() && !native_places_) engine_.trim();
     before_.emptyCache(pool);
     count_native();
   }
@@ -84,7 +85,9 @@ class CudaAllocator final : public CUDAAllocator {
   // --- figures ------------------------------------------------------------------------------------------------------
   native_api::DeviceStats getDeviceStats(DeviceIndex device) override {
     native_api::DeviceStats stats = before_.getDeviceStats(device);
-    if (device == index_) add_to(stats, engine_);
+    if (device != index_) return stats;
+    if (!native_places_) add_to(stats, engine_);
+    stats.num_ooms = refused_ + (native_places_ ? 0 : stats.num_ooms);
     return stats;
   }
   void resetAccumulatedStats(DeviceIndex device) override { before_.resetAccumulatedStats(device); }
@@ -94,7 +97,7 @@ class CudaAllocator final : public CUDAAllocator {
   }
   native_api::SnapshotInfo snapshot(MempoolId_t pool, bool traces) override {
     native_api::SnapshotInfo all = before_.snapshot(pool, traces);
-    if (pool == MempoolId_t{0, 0}) append_segments(all.segments, engine_, index_);
+    if (pool == MempoolId_t{0, 0} && !native_places_) append_segments(all.segments, engine_, index_);
     return all;
   }
   // In terms of the budget: what a script may still take, and all it may ever have.
@@ -122,8 +125,10 @@ class CudaAllocator final : public CUDAAllocator {
   // --- private pools: the allocator before us has them ---------------------------------------------------------------
   void beginAllocateToPool(DeviceIndex device, MempoolId_t pool, std::function<bool(cudaStream_t)> filter) override {
     if (device == index_) {
-      // Inside a capture nothing may come home or leave: whatever it will touch must be here before.
+      // Inside a capture nothing may come home or leave: whatever it will touch must be here before, and what is free
+      // goes back to the card for the graph's own memory.
       (void)engine_.bring_all_home();
+      engine_.trim(/*wait=*/true);
       pools_.open(pool, filter);
     }
     before_.beginAllocateToPool(device, pool, std::move(filter));
@@ -207,7 +212,8 @@ class CudaAllocator final : public CUDAAllocator {
       const std::lock_guard lock(observing_);
       observers_.push_back(observer);
     }
-    before_.attachOutOfMemoryObserver(std::move(observer));
+    // Where it places memory for the engine, its failures only mean that somebody must leave.
+    if (!native_places_) before_.attachOutOfMemoryObserver(std::move(observer));
   }
   void attachAllocatorTraceTracker(native_api::AllocatorTraceTracker tracker) override {
     before_.attachAllocatorTraceTracker(std::move(tracker));
@@ -219,8 +225,7 @@ class CudaAllocator final : public CUDAAllocator {
 
   // What the allocator before us holds of the card is not the engine's to give.
   void count_native() {
-    const native_api::DeviceStats stats = before_.getDeviceStats(index_);
-    engine_.set_outside({stats.reserved_bytes[0].current});
+    engine_.set_outside(native_places_ ? 0_B : native_reserved());
   }
 
  private:
@@ -232,15 +237,39 @@ class CudaAllocator final : public CUDAAllocator {
     return record->data;
   }
 
-  // Private pools grow by what they need; the budget holds as soon as the count is brought up to date. A capture forbids
-  // what counting may need, so there it waits until the pool is closed.
+  // Room is made before the pool may grow, and the true count follows. A capture forbids that anybody leaves.
   void* take_private(std::size_t size, cudaStream_t stream) {
+    const bool capturing = is_capturing();
+    if (native_places_) return take_private_inside_limit(size, stream, capturing);
+    if (!engine_.try_set_outside(native_reserved() + growth_for(size), !capturing)) refuse(size);
     void* data = before_.raw_alloc_with_stream(size, stream);
-    if (!is_capturing()) count_native();
+    if (!capturing) count_native();
     return data;
   }
 
+  void* take_private_inside_limit(std::size_t size, cudaStream_t stream, bool capturing) {
+    for (;;) {
+      try {
+        return before_.raw_alloc_with_stream(size, stream);
+      } catch (const c10::OutOfMemoryError&) {
+        if (capturing || !engine_.try_make_room(bytes_of(size))) refuse(size);
+      }
+    }
+  }
+
+  [[nodiscard]] Bytes native_reserved() const { return {before_.getDeviceStats(index_).reserved_bytes[0].current}; }
+
+  // What torch's allocator takes at most from the card for a request (get_allocation_size in CUDACachingAllocator.cpp).
+  [[nodiscard]] static Bytes growth_for(std::size_t size) {
+    constexpr Bytes kSmall = 1_MiB, kSmallSegment = 2_MiB, kMiddle = 10_MiB;
+    const Bytes asked = bytes_of(size);
+    if (asked <= kSmall) return kSmallSegment;
+    const Bytes segment{static_cast<std::int64_t>(c10::CachingAllocator::AcceleratorAllocatorConfig::large_segment_size())};
+    return asked < kMiddle ? segment : round_up(asked, kSmallSegment);
+  }
+
   [[noreturn]] void refuse(std::size_t size) {
+    ++refused_;
     std::vector<native_api::OutOfMemoryObserver> observers;
     {
       const std::lock_guard lock(observing_);
@@ -280,7 +309,9 @@ class CudaAllocator final : public CUDAAllocator {
   CudaDevice& card_;
   CUDAAllocator& before_;
   const DeviceIndex index_;
+  const bool native_places_;  // `before_` places the engine's memory: its figures are whole
   std::atomic<double> fraction_ = 1.0;
+  std::atomic<std::int64_t> refused_ = 0;
   PrivatePools pools_;
   std::mutex observing_;
   std::vector<native_api::OutOfMemoryObserver> observers_;

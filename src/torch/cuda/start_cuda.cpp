@@ -9,6 +9,7 @@
 #include "device/cuda/cuda_device.h"
 #include "device/cuda/driver.h"
 #include "torch/cuda/cuda_allocator.h"
+#include "torch/cuda/native_source.h"
 #include "torch/cuda/op_cost.h"
 #include "torch/host_room.h"
 
@@ -41,6 +42,7 @@ CudaOptions card_options(const EngineOptions& engine, const CudaStart& start) {
   CudaOptions card;
   card.card = start.card;
   card.granule = engine.granule;
+  card.foreign_memory = start.native_allocator;
   if (start.spill_folder && engine.budget) card.file = SpillFileOptions{.folder = *start.spill_folder};
   return card;
 }
@@ -69,8 +71,11 @@ void start_on_cuda(EngineOptions engine, const CudaStart& start) {
   AdapterOptions options{.where = c10::Device(c10::kCUDA, index), .no_access = reserve_no_access(),
                          .current_stream = [&card, index] { return current_cuda_stream(card, index); },
                          .recipes = engine.budget.has_value() && engine.leave != Leave::move,
-                         .free_foreign = &free_native, .estimate = &estimate_cuda_time, .capturing = &is_capturing};
-  install(std::make_unique<Adapter>(std::move(device), compute, engine, std::move(options)));
+                         .free_foreign = &free_native, .estimate = &estimate_cuda_time, .capturing = &is_capturing,
+                         .allocator = start.native_allocator ? "native" : "spillway"};
+  std::unique_ptr<BlockSource> source;
+  if (start.native_allocator) source = std::make_unique<NativeSource>(*c10::cuda::CUDACachingAllocator::get(), card, index);
+  install(std::make_unique<Adapter>(std::move(device), compute, engine, std::move(options), std::move(source)));
   install_cuda_allocator(*adapter(), card, start.adaptive_workspace);
 }
 

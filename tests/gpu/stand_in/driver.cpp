@@ -326,6 +326,9 @@ CUresult cuMemcpyDtoHAsync(void* to, CUdeviceptr from, std::size_t size, CUstrea
 CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, std::size_t size, CUstream on) {
   return enqueue_copy(on, pointer(to), pointer(from), size);
 }
+CUresult cuMemsetD8Async(CUdeviceptr at, unsigned char value, std::size_t size, CUstream on) {
+  return enqueue(on, [=] { std::memset(pointer(at), value, size); });
+}
 CUresult cuLaunchHostFunc(CUstream on, CUhostFn work, void* argument) {
   return enqueue(on, [=] { work(argument); });
 }

@@ -33,6 +33,7 @@ class MoodyDevice final : public Device {
   [[nodiscard]] std::byte* address(Tier tier, Bytes offset) const override { return card.address(tier, offset); }
   [[nodiscard]] StreamId open_stream() override { return card.open_stream(); }
   void copy(StreamId on, Place to, Place from, Bytes size) override { card.copy(on, to, from, size); }
+  void fill(StreamId on, Bytes offset, Bytes size, std::byte value) override { card.fill(on, offset, size, value); }
   [[nodiscard]] Tick record(StreamId on) override { return card.record(on); }
   void wait(StreamId waiter, Tick tick) override { card.wait(waiter, tick); }
   [[nodiscard]] bool query(Tick tick) override {

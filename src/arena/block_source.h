@@ -1,0 +1,47 @@
+// Where the engine's device memory comes from: an arena of ours, or an allocator that was there before.
+//
+// A block may be used on its stream as soon as it is returned, and is given back when its last uses are *enqueued*, with a
+// tick per stream; nobody waits for them on the host.
+//
+//   reserved() <= limit(), except right after the limit was lowered: trim, and give more back, until it holds again
+//
+// All functions from any thread.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <span>
+
+#include "base/range.h"
+#include "base/tick.h"
+#include "base/units.h"
+#include "pool/pool.h"
+
+namespace spillway {
+
+struct Block {
+  ChunkId chunk;
+  Range range;  // at least the size asked for
+};
+
+class BlockSource {
+ public:
+  virtual ~BlockSource() = default;
+
+  // Empty when nothing fits; whom to evict is the caller's decision.
+  [[nodiscard]] virtual std::optional<Block> try_allocate(Bytes size, StreamId on) = 0;
+  virtual void free(const Block& block, std::span<const Tick> last_uses) = 0;
+  // Makes the stream wait, and remembers it, so that blocks pass between the two without another wait.
+  virtual void wait(StreamId waiter, Tick tick) = 0;
+  // The cheapest blocks whose eviction should make room for the size. `cost` must not call the source.
+  [[nodiscard]] virtual std::optional<Window> find_window(Bytes size, const std::function<double(ChunkId)>& cost) const = 0;
+  // Gives free memory back to the device; with `wait`, also what is still in use by work that is enqueued. How much.
+  virtual Bytes trim(bool wait = false) = 0;
+  virtual void set_limit(Bytes limit) = 0;
+  [[nodiscard]] virtual Bytes limit() const = 0;
+  // Taken from the device now.
+  [[nodiscard]] virtual Bytes reserved() const = 0;
+  [[nodiscard]] virtual PoolStats stats() const = 0;
+};
+
+}  // namespace spillway
