@@ -5,6 +5,6 @@ Importing it imports no torch; `enable` and what follows it do.
 """
 
 from spillway._version import __version__
-from spillway.api import budget, disable, enable, is_enabled, set_budget, stats, step
+from spillway.api import budget, disable, enable, is_enabled, resident, set_budget, stats, step
 
-__all__ = ["__version__", "budget", "disable", "enable", "is_enabled", "set_budget", "stats", "step"]
+__all__ = ["__version__", "budget", "disable", "enable", "is_enabled", "resident", "set_budget", "stats", "step"]

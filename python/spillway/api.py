@@ -1,4 +1,5 @@
-"""Switching Spillway on and off inside a program: `enable`, `disable`, `step`, `stats`, `budget`, `set_budget`.
+"""Switching Spillway on and off inside a program: `enable`, `disable`, `step`, `stats`, `budget`, `set_budget`,
+`resident`.
 
 The words are those of the command line. One engine per process; `enable` may come at any time, after CUDA is initialised
 and in a notebook too. While it is on, backward runs on the calling thread, because replays must share the forward's
@@ -212,6 +213,15 @@ def stats() -> dict[str, Any]:
     if _job is None and _last_stats is not None:
         return dict(_last_stats)
     return _active().library.stats()
+
+
+def resident(*tensors: Any) -> None:
+    """Brings tensors (also inside lists, tuples and dicts) home and keeps them there for life.
+
+    For code that reads memory where Spillway cannot see it: call it before such code takes an address.
+    """
+    if _job is not None:
+        hooks.materialize_all(tensors, native.HOLDS)
 
 
 def set_budget(budget: int | str) -> None:

@@ -410,6 +410,29 @@ def _after_fork_in_child() -> None:
         _library.after_fork_child()
 
 
+# --- handlers of faults ------------------------------------------------------------------------------------------
+
+
+def _faulthandler() -> Undo:
+    """Its handler loses the faulting address when it calls the one before it: ours has to come first, not last."""
+    import faulthandler
+
+    def around(name: str) -> Undo:
+        original = getattr(faulthandler, name)
+
+        @functools.wraps(original)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            _library.step_aside_for_handlers()
+            try:
+                return original(*args, **kwargs)
+            finally:
+                _library.watch_faults_again()
+
+        return replace(faulthandler, name, call)
+
+    return _together(around(name) for name in ("enable", "disable"))
+
+
 # --- the table --------------------------------------------------------------------------------------------------
 
 
@@ -446,6 +469,7 @@ TABLE: dict[str, Callable[[], Undo]] = {
     "threads": _threads,
     "late_ops": _late_ops,
     "fork": _fork,
+    "faulthandler": _faulthandler,
 }
 
 

@@ -44,6 +44,8 @@ _SIGNATURES: dict[str, list[Any]] = {
     "spillway_after_fork_child": [],
     "spillway_evict_all": [],
     "spillway_sweep": [ctypes.c_int],
+    "spillway_step_aside_for_handlers": [],
+    "spillway_watch_faults_again": [],
 }
 
 _loaded: Library | None = None

@@ -72,7 +72,7 @@ void Engine::settle(Record& record, const Block& block) {
   count(record, +1);
 }
 
-Record* Engine::try_allocate(Bytes size, StreamId on) {
+Record* Engine::try_allocate(Bytes size, StreamId on, const char* maker) {
   Lock lock(mutex_);
   const auto block = take(size, on, lock);
   if (!block) return nullptr;
@@ -81,6 +81,8 @@ Record* Engine::try_allocate(Bytes size, StreamId on) {
   record->size = size;
   record->streams = meet(on);
   record->last_use = record->born = clock_;
+  record->born_step = step_;
+  record->maker = maker;
   settle(*record, *block);
   if (tape_.on()) tape_.birth(*record, device_.now());
   return record;

@@ -112,8 +112,8 @@ class Engine {
   [[nodiscard]] Lock lock() const { return Lock(mutex_); }
 
   // --- memory: these take the lock themselves -----------------------------------------------------------------------
-  // Null when nothing more can leave.
-  [[nodiscard]] Record* try_allocate(Bytes size, StreamId on);
+  // Null when nothing more can leave. `maker`: the name of the operator that asks, for whoever asks where bytes come from.
+  [[nodiscard]] Record* try_allocate(Bytes size, StreamId on, const char* maker = nullptr);
   // The memory at this address is no longer needed. False: it is not ours.
   [[nodiscard]] bool free(void* data);
   // Work on this stream uses the memory at this address, too.

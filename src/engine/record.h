@@ -36,6 +36,7 @@ struct Record {
   Bytes size;
   Block block;
   std::byte* data = nullptr;
+  std::byte* stand_in = nullptr;  // the address its storage shows while the bytes are away
   void* owner = nullptr;  // the adapter's storage; null: not a storage anybody showed us (workspace, temporary)
   Residence residence = Residence::resident;
   bool orphan = false;    // its storage died, its bytes are kept for those that are rebuilt from it
@@ -47,6 +48,8 @@ struct Record {
   std::uint64_t streams = 0;     // bit per stream that used the block since it was granted
   std::uint64_t last_use = 0;    // the engine's op counter
   std::uint64_t born = 0;
+  std::uint64_t born_step = 0;
+  const char* maker = nullptr;   // the operator it was allocated in, while that is registered
   std::uint64_t unwilling = 0;   // the op counter + 1 at which its storage would not let go of it
   std::optional<Tick> arrival;   // its way in; streams in `arrived_on` already wait for it
   std::uint64_t arrived_on = 0;

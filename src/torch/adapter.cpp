@@ -3,6 +3,7 @@
 #include <c10/util/intrusive_ptr.h>
 
 #include "base/error.h"
+#include "torch/frame.h"
 #include "torch/out_of_memory.h"
 
 namespace spillway {
@@ -53,7 +54,7 @@ Record* Adapter::resolve(c10::StorageImpl* storage) {
 at::DataPtr Adapter::allocate(std::size_t size) {
   if (size == 0) return {nullptr, nullptr, &delete_block, options_.where};
   const Bytes bytes{static_cast<std::int64_t>(size)};
-  Record* record = engine_.try_allocate(bytes, stream());
+  Record* record = engine_.try_allocate(bytes, stream(), current_maker());
   if (record == nullptr) throw_out_of_memory(*this, bytes);
   return {record->data, record->data, &delete_block, options_.where};
 }
@@ -85,15 +86,23 @@ bool Adapter::may_detach(Record& record) {
 }
 
 void Adapter::detach(Record& record) {
-  replace_quietly(*storage_of(record), {options_.no_access, &record, &delete_sentinel, options_.where});
+  record.stand_in = options_.slices ? options_.slices->take(record) : options_.no_access;
+  replace_quietly(*storage_of(record), {record.stand_in, &record, &delete_sentinel, options_.where});
+}
+
+void Adapter::leave_stand_in(Record& record, Whereabouts now) {
+  if (record.stand_in != nullptr && options_.slices) options_.slices->give_back(record.stand_in, now);
+  record.stand_in = nullptr;
 }
 
 void Adapter::attach(Record& record) {
+  leave_stand_in(record, Whereabouts::home);
   replace_quietly(*storage_of(record), {record.data, record.data, &delete_block, options_.where});
 }
 
 void Adapter::disown(Record& record) {
   if (record.owner == nullptr) return;
+  leave_stand_in(record, Whereabouts::dead);
   c10::weak_intrusive_ptr<c10::StorageImpl>::reclaim(storage_of(record));
   record.owner = nullptr;
 }

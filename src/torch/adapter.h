@@ -16,6 +16,7 @@
 #include <string>
 
 #include "engine/engine.h"
+#include "torch/no_access.h"
 
 namespace spillway {
 
@@ -26,7 +27,8 @@ class TorchRecipe;
 
 struct AdapterOptions {
   c10::Device where = c10::Device(c10::kCPU);
-  std::byte* no_access = nullptr;                    // faults at any offset
+  std::byte* no_access = nullptr;                    // faults at any offset; where there are no slices
+  std::unique_ptr<NoAccess> slices;                  // one for each storage that is away
   std::function<StreamId()> current_stream;          // of the calling thread
   bool recipes = true;                               // remember how storages were made
   std::function<void(void*)> free_foreign;           // memory with our deleter that is not the engine's
@@ -71,6 +73,8 @@ class Adapter final : public Owner {
   void rebuild(Record& record) override;
 
  private:
+  void leave_stand_in(Record& record, Whereabouts now);
+
   std::unique_ptr<Device> device_;
   AdapterOptions options_;
   Engine engine_;

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "torch/adapter.h"
+#include "torch/faults.h"
 #include "torch/key.h"
 #include "torch/materialize.h"
 #include "torch/phase.h"
@@ -118,4 +119,12 @@ int spillway_evict_all() {
 
 int spillway_sweep(int mode) {
   return guarded([&] { on().sweep = mode; });
+}
+
+int spillway_step_aside_for_handlers() {
+  return guarded([] { step_aside_for_handlers(); });
+}
+
+int spillway_watch_faults_again() {
+  return guarded([] { watch_faults_again(); });
 }

@@ -21,3 +21,5 @@ SPILLWAY_API int spillway_late_ops();
 SPILLWAY_API int spillway_after_fork_child();
 SPILLWAY_API int spillway_evict_all();
 SPILLWAY_API int spillway_sweep(int mode);
+SPILLWAY_API int spillway_step_aside_for_handlers();
+SPILLWAY_API int spillway_watch_faults_again();

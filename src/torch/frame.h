@@ -16,8 +16,15 @@ struct Frame {
   bool replay = false;
 };
 
-// Innermost frame of the calling thread; null outside any op.
-[[nodiscard]] Frame*& current_frame();
+// Innermost frame of the calling thread; null outside any op. Safe in a signal handler: its place is made with the thread.
+extern thread_local Frame* the_frame __attribute__((tls_model("initial-exec")));
+[[nodiscard]] inline Frame*& current_frame() { return the_frame; }
+
+// The name of the op that allocates on this thread. Valid while the op is registered.
+[[nodiscard]] inline const char* current_maker() {
+  const Frame* frame = current_frame();
+  return frame == nullptr ? nullptr : frame->op->operator_name().name.c_str();
+}
 
 class FrameGuard {
  public:

@@ -9,10 +9,7 @@
 
 namespace spillway {
 
-Frame*& current_frame() {
-  thread_local Frame* frame = nullptr;
-  return frame;
-}
+thread_local Frame* the_frame = nullptr;
 
 namespace {
 

@@ -16,7 +16,6 @@ bool in_region() { return depth > 0; }
 void pin_in_region(Record* record) {
   if (depth == 0) return;
   ++record->pins;
-  ++record->refs;
   pinned.push_back(record);
 }
 

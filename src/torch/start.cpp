@@ -2,7 +2,6 @@
 
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <pthread.h>
-#include <sys/mman.h>
 #include <torch/version.h>
 
 #include <cstdlib>
@@ -13,6 +12,7 @@
 #include "base/text.h"
 #include "device/host/host_device.h"
 #include "torch/cpu_allocator.h"
+#include "torch/faults.h"
 #include "torch/key.h"
 #include "torch/registration.h"
 #if SPILLWAY_HAS_CUDA
@@ -27,8 +27,6 @@ namespace {
 constexpr Bytes kHostGranule = 64_KiB;
 // Address space costs nothing; twice a large machine's RAM leaves room to remap.
 constexpr Bytes kHostSpace = 1024_GiB;
-// Longer than any storage: a read at any offset of an evicted one faults.
-constexpr std::size_t kNoAccess = std::size_t{1} << 42;
 
 std::optional<Bytes> bytes_option(const nlohmann::json& options, const char* key) {
   const auto found = options.find(key);
@@ -37,11 +35,6 @@ std::optional<Bytes> bytes_option(const nlohmann::json& options, const char* key
 }
 
 std::string allocator_of(const nlohmann::json& options) { return options.value("allocator", "spillway"); }
-
-std::byte* reserve_no_access() {
-  void* pages = ::mmap(nullptr, kNoAccess, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  return pages == MAP_FAILED ? nullptr : static_cast<std::byte*>(pages);
-}
 
 EngineOptions engine_options(const nlohmann::json& options) {
   const std::string policy = options.value("policy", "dtr");
@@ -72,7 +65,7 @@ std::unique_ptr<Adapter> start_on_cpu(const nlohmann::json& options) {
   }
   auto device = std::make_unique<HostDevice>(host);
   const StreamId caller = device->caller_stream();
-  AdapterOptions adapter{.where = c10::Device(c10::kCPU), .no_access = reserve_no_access(), .current_stream = [caller] { return caller; },
+  AdapterOptions adapter{.where = c10::Device(c10::kCPU), .slices = std::make_unique<NoAccess>(), .current_stream = [caller] { return caller; },
                          .recipes = engine.budget.has_value() && engine.leave != Leave::move};
   return std::make_unique<Adapter>(std::move(device), caller, engine, std::move(adapter));
 }
@@ -138,6 +131,7 @@ void start(const nlohmann::json& options) {
     restart(*adapter(), options);
   } else if (device == "cpu") {
     install(start_on_cpu(options));
+    watch_faults(*adapter()->options().slices, adapter()->device().address(Tier::device, 0_B), kHostSpace);
     install_cpu_allocator();
     guard_forks();
   } else if (const auto card = card_of(device)) {

@@ -3,6 +3,7 @@ and each stops doing so when the hook it rests on is taken away."""
 
 import functools
 import json
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ HOOKS_WITHOUT_A_CASE = {
     "triton": "needs a card",
     "cuda_graphs": "needs a card",
     "fork": "the engine's own fork handlers do the work; the hook only tells the library",
+    "faulthandler": "puts the report before Python's own: test_faults.py has its cases",
     "dynamo": "keeps the compiler from tracing the hooks: a matter of time, not of bytes",
 }
 
@@ -97,6 +99,8 @@ def test_without_its_hook_the_access_fails(run, budgeted, plain, name):
     done = run(name, json.dumps(OPTIONS | {"policy": "lru"}), "--without", *CASES[name].hooks)
 
     assert done.answer != plain(name), f"{name} does not need {CASES[name].hooks}"
+    if done.code == -signal.SIGSEGV:
+        assert "spillway: memory at 0x" in done.said and "made by " in done.said, done.said[-4000:]
 
 
 def test_every_hook_has_a_case_or_a_reason():
