@@ -76,7 +76,7 @@ std::optional<Block> Arena::take(Bytes size, StreamId on, std::vector<Tick>& wai
       grant = pool_.try_allocate(size, on);
     }
     if (!grant) return std::nullopt;
-    if (grant->commit.empty() || device_.try_commit(tier_, grant->commit)) {
+    if (grant->commit.empty() || commit(grant->commit)) {
       waits.assign(grant->waits.begin(), grant->waits.end());
       return Block{grant->chunk, grant->range};
     }
@@ -86,6 +86,12 @@ std::optional<Block> Arena::take(Bytes size, StreamId on, std::vector<Tick>& wai
   }
   pool_.abandon(*grant);
   return take_without_growth(size, on, waits);
+}
+
+bool Arena::commit(Range range) {
+  if (!device_.try_commit(tier_, range)) return false;
+  commits_.fetch_add(1, std::memory_order_relaxed);
+  return true;
 }
 
 // The device has less than the limit: what is committed already may still serve.
@@ -104,7 +110,7 @@ std::optional<Block> Arena::take_without_growth(Bytes size, StreamId on, std::ve
 // the granules it took are free and done, so a trim lets go of them, and of all like them.
 bool Arena::carry_out(const Remap& remap) {
   for (const Range range : remap.decommit) device_.decommit(tier_, range);
-  if (device_.try_commit(tier_, remap.commit)) {
+  if (commit(remap.commit)) {
     pool_.apply_remap(remap);
     return true;
   }

@@ -9,6 +9,7 @@
 // and nobody else may commit in its tier.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <mutex>
 #include <optional>
@@ -51,6 +52,7 @@ class Arena final : public BlockSource {
   [[nodiscard]] Bytes limit() const override;
   [[nodiscard]] Bytes reserved() const override { return device_.committed(tier_); }
   [[nodiscard]] PoolStats stats() const override;
+  [[nodiscard]] std::uint64_t commits() const override { return commits_.load(std::memory_order_relaxed); }
   void verify() const;
 
  private:
@@ -58,6 +60,7 @@ class Arena final : public BlockSource {
   std::optional<Block> take(Bytes size, StreamId on, std::vector<Tick>& waits);
   std::optional<Block> take_without_growth(Bytes size, StreamId on, std::vector<Tick>& waits);
   bool carry_out(const Remap& remap);
+  bool commit(Range range);
   bool learn_done();
   [[nodiscard]] std::vector<Tick> pending() const;
   void note_stream(StreamId stream);
@@ -68,6 +71,7 @@ class Arena final : public BlockSource {
   Pool pool_;
   std::uint32_t streams_ = 0;     // one more than the largest index the pool may have heard of
   std::vector<Tick> seen_done_;   // scratch of learn_done
+  std::atomic<std::uint64_t> commits_ = 0;
 };
 
 }  // namespace spillway

@@ -39,6 +39,8 @@ class BlockSource {
   virtual Bytes trim(bool wait = false) = 0;
   virtual void set_limit(Bytes limit) = 0;
   [[nodiscard]] virtual Bytes limit() const = 0;
+  // Changes whenever more may have been taken from the device. Cheap: asked at every allocation.
+  [[nodiscard]] virtual std::uint64_t commits() const = 0;
   // Taken from the device now.
   [[nodiscard]] virtual Bytes reserved() const = 0;
   [[nodiscard]] virtual PoolStats stats() const = 0;

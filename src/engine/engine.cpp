@@ -42,7 +42,7 @@ Engine::~Engine() = default;
 std::optional<Block> Engine::take(Bytes size, StreamId on, Lock& lock) {
   for (;;) {
     if (auto block = arena_.try_allocate(size, on)) {
-      note_reserved();
+      if (commits_ != arena_.commits()) note_reserved();
       return block;
     }
     if (!make_room(size, lock)) return std::nullopt;
@@ -50,6 +50,7 @@ std::optional<Block> Engine::take(Bytes size, StreamId on, Lock& lock) {
 }
 
 void Engine::note_reserved() {
+  commits_ = arena_.commits();
   const Bytes reserved = arena_.reserved() + outside_;
   peak_reserved_ = std::max(peak_reserved_, reserved);
   recent_.reserved = std::max(recent_.reserved, reserved);
@@ -76,7 +77,7 @@ Record* Engine::try_allocate(Bytes size, StreamId on, const char* maker) {
   Lock lock(mutex_);
   const auto block = take(size, on, lock);
   if (!block) return nullptr;
-  auto* record = new Record;
+  Record* record = shelf_.take();
   record->id = StorageId{storages_++};
   record->size = size;
   record->streams = meet(on);
@@ -102,8 +103,10 @@ void Engine::note_absent(const Record& record, int sign) {
   if (!record.orphan) absent_ += round_up(record.size, options_.alignment) * sign;
 }
 
-std::vector<Tick> Engine::last_uses(const Record& record) {
-  std::vector<Tick> ticks;
+// Good until the next call.
+std::vector<Tick>& Engine::last_uses(const Record& record) {
+  std::vector<Tick>& ticks = last_uses_;
+  ticks.clear();
   for (std::uint64_t left = record.streams; left != 0; left &= left - 1) {
     // Streams beyond the 64th share their bits: all that may be meant are.
     for (auto stream = static_cast<std::uint32_t>(std::countr_zero(left)); stream <= most_stream_; stream += 64) {
@@ -150,7 +153,7 @@ bool Engine::free(void* data) {
   }
   if (tape_.on()) tape_.death(*record, device_.now());
   const Block block = record->block;
-  const auto uses = last_uses(*record);
+  const auto& uses = last_uses(*record);
   give_back(*record);
   if (record->owner != nullptr) owner_.disown(*record);
   arena_.free(block, uses);
@@ -272,7 +275,7 @@ std::optional<Shortage> Engine::acquire(std::span<const Use> uses, StreamId on, 
 void Engine::dispose(Record* orphan) {
   if (orphan->residence == Residence::resident) {
     const Block block = orphan->block;
-    const auto uses = last_uses(*orphan);
+    const auto& uses = last_uses(*orphan);
     give_back(*orphan);
     arena_.free(block, uses);
   }

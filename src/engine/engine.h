@@ -128,6 +128,8 @@ class Engine {
   [[nodiscard]] std::optional<Shortage> acquire(std::span<const Use> uses, StreamId on, Lock& lock);
   void release(std::span<const Use> uses);
   void unpin(Record* record);
+  // Takes back one `++record->refs`: the record may be gone afterwards.
+  void unref(Record* record);
   // The record is this storage's memory from now on.
   void adopt(Record* record, void* owner);
   // Its address left our sight.
@@ -144,14 +146,16 @@ class Engine {
   void note_op(Bytes inputs, Bytes transient);
 
   // --- recipes: with the lock ---------------------------------------------------------------------------------------
+  // Whether anybody might be dropped: recipes are of no use otherwise.
+  [[nodiscard]] bool wants_recipes() const { return options_.budget.has_value() && options_.leave != Leave::move; }
   void set_recipe(Record* record, Recipe* recipe);
   void append_recipe(Record* record, Recipe* recipe);
   void clear_recipes(Record* record);
   // The bytes of `made`, a temporary, become those of the record that is being rebuilt.
   void finish_rebuild(Record* record, Record* made);
   void note_replay(const Record& record, Nanos start, Nanos took);
-  // Recipes nobody needs any more: the caller destroys them without the lock.
-  [[nodiscard]] std::vector<Recipe*> take_dying() { return std::exchange(dying_, {}); }
+  // Recipes nobody needs any more, in exchange for an empty list: the caller disposes of them without the lock.
+  void take_dying(std::vector<Recipe*>& into) { into.swap(dying_); }
   [[nodiscard]] std::uint64_t step() const { return step_; }
 
   // With the lock: the trace this engine writes, if any.
@@ -231,13 +235,12 @@ class Engine {
   void forget_old_recipes();
   void dispose(Record* orphan);
   void bury(Record* record);
-  void unref(Record* record);
   void release_recipes(Record& record);
   void count(const Record& record, int sign);
   void note_absent(const Record& record, int sign);
   [[nodiscard]] double comeback_nanos(const Record& record) const;
   [[nodiscard]] bool wait_for_others(Lock& lock);
-  [[nodiscard]] std::vector<Tick> last_uses(const Record& record);
+  [[nodiscard]] std::vector<Tick>& last_uses(const Record& record);
   [[nodiscard]] std::uint64_t meet(StreamId stream);
   void note_reserved();
   [[nodiscard]] Bytes limit_beside(Bytes outside) const;
@@ -254,12 +257,14 @@ class Engine {
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
+  RecordShelf shelf_;
   RecordTable table_;
   std::vector<Record*> by_chunk_;
   Tape tape_;
   std::uint32_t storages_ = 0;
   std::unordered_set<Record*> dropped_, away_, gone_;
   std::vector<Recipe*> dying_;
+  std::vector<Tick> last_uses_;
   std::uint64_t clock_ = 0, step_ = 0;
   int in_flight_ = 0, waiting_ = 0;
   Bytes absent_;        // of living storages whose bytes are not on the device
@@ -268,6 +273,7 @@ class Engine {
   std::uint32_t most_stream_ = 0;  // the largest number of a stream met
   Bytes live_, peak_live_, mark_peak_, evictable_, cannot_leave_;
   Bytes outside_, peak_reserved_;  // the peak counts what is outside, too
+  std::uint64_t commits_ = 0;      // of the arena, when its bytes were last counted
   RecentPeaks recent_;
   EngineStats stats_;
 };

@@ -85,7 +85,7 @@ bool Engine::move_out(Record& record) {
     stats_.left_clean += record.size;
     return true;
   }
-  const auto uses = last_uses(record);
+  const auto& uses = last_uses(record);
   record.copy = mover_.try_move_out(record.block.range.begin, record.size, uses);
   if (!record.copy) return false;
   stats_.moved_out += record.size;
@@ -109,7 +109,7 @@ bool Engine::let_go(Record& record, Leave leave) {
     if (!droppable && !may_drop(record)) return false;
     drop = true;
   }
-  auto uses = last_uses(record);
+  auto& uses = last_uses(record);
   if (!drop && record.copy->written.value > 0) uses.push_back(record.copy->written);
   const Block block = record.block;
   if (options_.poison) uses = {poison(record, uses)};

@@ -76,7 +76,7 @@ void Engine::release_recipes(Record& record) {
       if (--source->refs > 0 || source->residence != Residence::gone || source->pins > 0) continue;
       let_go(*source);
       gone_.erase(source);
-      delete source;
+      shelf_.put(source);
     }
     recipe->ingredients.clear();
     dying_.push_back(recipe);
@@ -93,7 +93,7 @@ void Engine::bury(Record* record) {
   }
   release_recipes(*record);
   gone_.erase(record);
-  delete record;
+  shelf_.put(record);
 }
 
 void Engine::unref(Record* record) {

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "arena/arena.h"
@@ -21,7 +22,6 @@
 #include "swap/mover.h"
 
 namespace spillway {
-
 
 enum class Residence : std::uint8_t {
   resident,  // on the device; a pending arrival may still be under way
@@ -56,6 +56,39 @@ struct Record {
   std::optional<LowerCopy> copy; // its bytes in a lower tier; while resident: a clean copy
   std::vector<Recipe*> recipes;     // every op that wrote it since its birth, in order; empty: it can only move
   std::vector<Record*> leaves;      // while dropped: the living records it will be rebuilt from
+};
+
+// A storage's birth and death must not cost an allocation: records that are done with lie here until the next birth, with
+// the room their lists have grown.
+class RecordShelf {
+ public:
+  RecordShelf() = default;
+  RecordShelf(const RecordShelf&) = delete;
+  RecordShelf& operator=(const RecordShelf&) = delete;
+  ~RecordShelf() {
+    for (Record* record : spare_) delete record;
+  }
+
+  [[nodiscard]] Record* take() {
+    if (spare_.empty()) return new Record;
+    Record* record = spare_.back();
+    spare_.pop_back();
+    return record;
+  }
+
+  void put(Record* record) {
+    auto recipes = std::move(record->recipes);
+    auto leaves = std::move(record->leaves);
+    recipes.clear();
+    leaves.clear();
+    *record = Record{};
+    record->recipes = std::move(recipes);
+    record->leaves = std::move(leaves);
+    spare_.push_back(record);
+  }
+
+ private:
+  std::vector<Record*> spare_;
 };
 
 }  // namespace spillway

@@ -30,7 +30,6 @@ struct AdapterOptions {
   std::byte* no_access = nullptr;                    // faults at any offset; where there are no slices
   std::unique_ptr<NoAccess> slices;                  // one for each storage that is away
   std::function<StreamId()> current_stream;          // of the calling thread
-  bool recipes = true;                               // remember how storages were made
   std::function<void(void*)> free_foreign;           // memory with our deleter that is not the engine's
   std::function<Nanos(const TorchRecipe&, Bytes made)> estimate;  // an operator's time on the device; none: measured
   std::function<bool()> capturing;                   // the calling thread's work goes into a graph: addresses are kept

@@ -58,7 +58,7 @@ class Call {
     if (recipe_) note_epochs();
     clock_ = engine_.begin_op();
     live_before_ = engine_.live();
-    if (recipe_ || engine_.tape().on()) begin_ = adapter_.device().now();
+    if (measures()) begin_ = adapter_.device().now();
     if (traits_.splits) lists_ = list_bytes(c10::ArrayRef<c10::IValue>(stack_).slice(stack_.size() - traits_.arguments));
   }
 
@@ -75,10 +75,12 @@ class Call {
   }
 
   [[nodiscard]] bool wants_recipe() const {
-    if (!adapter_.options().recipes || traits_.replay == Replay::never) return false;
+    if (traits_.replay == Replay::never || !engine_.wants_recipes()) return false;
     // In place: only a storage whose making is known can take one more line.
     return traits_.replay == Replay::fresh || (!uses_.empty() && uses_[0].write && !uses_[0].record->recipes.empty());
   }
+
+  [[nodiscard]] bool measures() const { return engine_.tape().on() || (recipe_ && !adapter_.options().estimate); }
 
   void note_epochs() {
     Record* self = recipe_->in_place ? uses_[0].record : nullptr;
@@ -96,7 +98,7 @@ class Call {
   }
 
   void leave() {
-    std::vector<Recipe*> dying;
+    thread_local std::vector<Recipe*> dying;
     {
       const auto lock = engine_.lock();
       note_floor();
@@ -105,9 +107,10 @@ class Call {
       keep_recipe();
       hold_what_leaves_sight();
       engine_.release(uses_);
-      dying = engine_.take_dying();
+      engine_.take_dying(dying);
     }
-    for (Recipe* recipe : dying) delete recipe;
+    for (Recipe* recipe : dying) put_back(static_cast<TorchRecipe*>(recipe));
+    dying.clear();
     if (const int mode = adapter_.sweep.load(std::memory_order_relaxed); mode != 0) [[unlikely]] {
       engine_.evict_all((mode & 2) == 0 ? Leave::move : Leave::replay);
       if ((mode & kSweepDecommits) != 0) engine_.trim(/*wait=*/true);
@@ -222,7 +225,7 @@ class Call {
   Uses uses_;
   Storages storages_;
   Ids outputs_;
-  std::unique_ptr<TorchRecipe> recipe_;
+  TorchRecipePtr recipe_;
   std::uint64_t clock_ = 0;
   ListBytes lists_;
   Bytes live_before_;

@@ -65,8 +65,7 @@ std::unique_ptr<Adapter> start_on_cpu(const nlohmann::json& options) {
   }
   auto device = std::make_unique<HostDevice>(host);
   const StreamId caller = device->caller_stream();
-  AdapterOptions adapter{.where = c10::Device(c10::kCPU), .slices = std::make_unique<NoAccess>(), .current_stream = [caller] { return caller; },
-                         .recipes = engine.budget.has_value() && engine.leave != Leave::move};
+  AdapterOptions adapter{.where = c10::Device(c10::kCPU), .slices = std::make_unique<NoAccess>(), .current_stream = [caller] { return caller; }};
   return std::make_unique<Adapter>(std::move(device), caller, engine, std::move(adapter));
 }
 

@@ -130,6 +130,34 @@ class Recorder {
   TorchRecipe& recipe_;
 };
 
+// One per thread: no lock, and threads that only free do not hoard.
+class Shelf {
+ public:
+  ~Shelf() {
+    for (TorchRecipe* recipe : spare_) delete recipe;
+  }
+
+  TorchRecipePtr take(const c10::OperatorHandle& op, c10::DispatchKeySet keys) {
+    if (spare_.empty()) return TorchRecipePtr(new TorchRecipe(op, keys));
+    TorchRecipePtr recipe(spare_.back());
+    spare_.pop_back();
+    recipe->op = op;
+    recipe->keys = keys;
+    return recipe;
+  }
+
+  void put(TorchRecipe* recipe) {
+    if (spare_.size() < kMost) spare_.push_back(recipe);
+    else delete recipe;
+  }
+
+ private:
+  static constexpr std::size_t kMost = 4096;  // a step's worth
+  std::vector<TorchRecipe*> spare_;
+};
+
+thread_local Shelf shelf;
+
 }  // namespace
 
 std::unique_ptr<GeneratorState> save_cuda_generator(const at::Generator& generator) __attribute__((weak));
@@ -145,9 +173,18 @@ std::unique_ptr<GeneratorState> save_generator(const c10::OperatorHandle& op, co
   return save_cuda_generator == nullptr ? nullptr : save_cuda_generator(generator);
 }
 
-std::unique_ptr<TorchRecipe> try_record(Adapter& adapter, const c10::OperatorHandle& op, const OpTraits& traits,
-                                        c10::DispatchKeySet keys, const torch::jit::Stack& stack) {
-  auto recipe = std::make_unique<TorchRecipe>(op, keys);
+void put_back(TorchRecipe* recipe) {
+  recipe->ingredients.clear();
+  recipe->outputs.clear();
+  recipe->arguments.clear();
+  recipe->tensors.clear();
+  recipe->generator.reset();
+  shelf.put(recipe);
+}
+
+TorchRecipePtr try_record(Adapter& adapter, const c10::OperatorHandle& op, const OpTraits& traits,
+                          c10::DispatchKeySet keys, const torch::jit::Stack& stack) {
+  TorchRecipePtr recipe = shelf.take(op, keys);
   const auto arguments = c10::ArrayRef<c10::IValue>(stack).slice(stack.size() - traits.arguments);
   recipe->arguments.resize(arguments.size());
   recipe->in_place = traits.replay == Replay::in_place;

@@ -58,8 +58,15 @@ class TorchRecipe final : public Recipe {
   bool in_place = false;
 };
 
+// Recipes are made and forgotten at almost every op: those done with keep the room of their lists and come again.
+void put_back(TorchRecipe* recipe);
+struct PutBack {
+  void operator()(TorchRecipe* recipe) const { put_back(recipe); }
+};
+using TorchRecipePtr = std::unique_ptr<TorchRecipe, PutBack>;
+
 // With the lock, before the op runs: its facts, or empty when the call cannot be told by facts alone.
-[[nodiscard]] std::unique_ptr<TorchRecipe> try_record(Adapter& adapter, const c10::OperatorHandle& op, const OpTraits& traits,
-                                                      c10::DispatchKeySet keys, const torch::jit::Stack& stack);
+[[nodiscard]] TorchRecipePtr try_record(Adapter& adapter, const c10::OperatorHandle& op, const OpTraits& traits,
+                                        c10::DispatchKeySet keys, const torch::jit::Stack& stack);
 
 }  // namespace spillway

@@ -206,6 +206,12 @@ Tick HostDevice::record(StreamId on) {
   return {on, value};
 }
 
+// Work on the caller's stream is done when its call returns, so its newest tick says as much as a new one would.
+Tick HostDevice::mark(StreamId on) {
+  const std::uint64_t newest = caller_ticks_.load(std::memory_order_acquire);
+  return on == caller_stream() && newest > 0 ? Tick{on, newest} : record(on);
+}
+
 void HostDevice::wait(StreamId waiter, Tick tick) {
   Worker* worker = find_worker(waiter);
   const Worker* other = find_recorded(tick);

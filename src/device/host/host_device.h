@@ -56,6 +56,7 @@ class HostDevice final : public Device {
   void copy(StreamId on, Place to, Place from, Bytes size) override;
   void fill(StreamId on, Bytes offset, Bytes size, std::byte value) override;
   [[nodiscard]] Tick record(StreamId on) override;
+  [[nodiscard]] Tick mark(StreamId on) override;
   void wait(StreamId waiter, Tick tick) override;
   [[nodiscard]] bool query(Tick tick) override;
   void synchronize(Tick tick) override;

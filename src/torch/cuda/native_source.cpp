@@ -33,6 +33,7 @@ std::optional<Block> NativeSource::try_allocate(Bytes size, StreamId on) {
   }
   // The block may be in use by work already on its stream.
   if (!card_.is_adopted(on)) card_.wait(on, card_.record(card_.adopt_stream(stream)));
+  granted_.fetch_add(1, std::memory_order_relaxed);
   const Live block{data, stream, round_up(size, kRounding)};
   const Bytes begin{static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(data))};
   return Block{number(block), {begin, begin + block.size}};

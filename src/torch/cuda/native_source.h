@@ -9,6 +9,7 @@
 
 #include <c10/cuda/CUDACachingAllocator.h>
 
+#include <atomic>
 #include <mutex>
 #include <vector>
 
@@ -30,6 +31,7 @@ class NativeSource final : public BlockSource {
   Bytes trim(bool wait) override;
   void set_limit(Bytes limit) override;
   [[nodiscard]] Bytes limit() const override;
+  [[nodiscard]] std::uint64_t commits() const override { return granted_.load(std::memory_order_relaxed); }
   [[nodiscard]] Bytes reserved() const override;
   [[nodiscard]] PoolStats stats() const override;
 
@@ -50,6 +52,7 @@ class NativeSource final : public BlockSource {
   std::vector<Live> live_;
   std::vector<std::uint32_t> unused_;
   Bytes limit_, taken_;
+  std::atomic<std::uint64_t> granted_ = 0;  // any of them may have grown torch's reserve
 };
 
 }  // namespace spillway

@@ -70,7 +70,6 @@ void start_on_cuda(EngineOptions engine, const CudaStart& start) {
   const StreamId compute = current_cuda_stream(card, index);
   AdapterOptions options{.where = c10::Device(c10::kCUDA, index), .no_access = reserve_no_access(),
                          .current_stream = [&card, index] { return current_cuda_stream(card, index); },
-                         .recipes = engine.budget.has_value() && engine.leave != Leave::move,
                          .free_foreign = &free_native, .estimate = &estimate_cuda_time, .capturing = &is_capturing,
                          .allocator = start.native_allocator ? "native" : "spillway"};
   std::unique_ptr<BlockSource> source;
