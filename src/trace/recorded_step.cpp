@@ -233,9 +233,9 @@ void infer_storages(RecordedStep& step) {
 // replays sees to those). Nothing is said of ops that make no storage: there is nothing to rebuild.
 std::string_view why_not_replayable(const RecordedOp& op) {
   if (op.phase == Phase::optimizer) return "belongs to the optimizer";
-  if (!op.mutated.empty()) return "writes in place";
+  if (op.mutated.size() > 1) return "writes more than one storage in place";
   if (op.name.find("empty") != std::string::npos) return "returns uninitialised memory";
-  if (op.outputs.empty()) return "makes no storage";
+  if (op.outputs.empty() && op.mutated.empty()) return "makes no storage";
   return {};
 }
 

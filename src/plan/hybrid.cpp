@@ -1,0 +1,261 @@
+// Keep, move or drop, gap by gap: the change that relieves most for its time is made until everything fits, then choices
+// that turned out superfluous or dear are taken back.
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <random>
+
+#include "plan/timeline.h"
+
+namespace spillway {
+
+namespace {
+
+// The candidates of each remedy that look best are run through the timeline, because only it knows of the link's queue and
+// of chains that meet.
+constexpr std::size_t kTried = 3;
+// A way back starts so much before the latest moment: the link is shared and kernels are not punctual.
+constexpr double kLateness = 0.04;
+constexpr Nanos kSlack = 30_us;
+
+class Search {
+ public:
+  explicit Search(const PlanRequest& request) : problem_(request), timeline_(problem_), choices_(problem_.gap_count()) {
+    evaluate();
+  }
+
+  void take(const Plan& plan) {
+    for (const PlannedGap& planned : plan.gaps) {
+      const auto found = std::ranges::find(problem_.gaps(), planned.gap);
+      if (found == problem_.gaps().end()) continue;
+      choices_[static_cast<std::size_t>(found - problem_.gaps().begin())] = {planned.remedy, planned.fetch_at};
+    }
+    evaluate();
+  }
+
+  // Until it fits or nothing helps any more.
+  void relieve() {
+    while (now_.sum.over > 0_B && relieve_once()) {
+    }
+  }
+
+  // Takes back whatever is not needed, the dearest first.
+  void prune() {
+    std::vector<GapPlace> chosen;
+    for (GapPlace gap = 0; gap < problem_.gap_count(); ++gap) {
+      if (choices_[gap].remedy != Remedy::keep) chosen.push_back(gap);
+    }
+    std::ranges::stable_sort(chosen, std::greater{}, [&](GapPlace gap) { return price(gap, choices_[gap].remedy); });
+    for (const GapPlace gap : chosen) (void)keep_if_better(gap, Remedy::keep);
+  }
+
+  void improve(int tries) {
+    if (problem_.gap_count() == 0) return;
+    std::mt19937 dice(1);  // the same plan every time
+    for (int i = 0; i < tries; ++i) {
+      const auto gap = static_cast<GapPlace>(dice() % problem_.gap_count());
+      const Remedy other = static_cast<Remedy>(dice() % 3);
+      if (other == choices_[gap].remedy || !allows(gap, other)) continue;
+      if (!keep_if_better(gap, other)) (void)exchange(gap, dice);
+    }
+  }
+
+  [[nodiscard]] Plan plan() const {
+    Plan plan{.gaps = {}, .predicted = now_.sum};
+    for (GapPlace gap = 0; gap < problem_.gap_count(); ++gap) {
+      if (choices_[gap].remedy == Remedy::keep) continue;
+      plan.gaps.push_back({problem_.gaps()[gap], choices_[gap].remedy, choices_[gap].fetch_at});
+    }
+    std::ranges::stable_sort(plan.gaps, {}, [](const PlannedGap& planned) { return planned.gap.begin; });
+    return plan;
+  }
+
+ private:
+  struct Candidate {
+    GapPlace gap = 0;
+    Remedy remedy = Remedy::keep;
+    double score = 0;  // nanoseconds per byte over budget relieved: lower is better
+  };
+
+  [[nodiscard]] bool allows(GapPlace gap, Remedy remedy) const {
+    return remedy == Remedy::keep || (remedy == Remedy::move ? problem_.may_move(gap) : problem_.may_drop(gap));
+  }
+
+  // Nanoseconds, as long as the link has room and all ancestors are there.
+  [[nodiscard]] double price(GapPlace gap, Remedy remedy) const {
+    const auto bytes = static_cast<double>(problem_.size(gap).count);
+    const Costs& costs = problem_.costs();
+    if (remedy == Remedy::move) return bytes * (costs.out_price + costs.in_price);
+    return remedy == Remedy::drop ? static_cast<double>(problem_.rebuild_time(gap).count) : 0.0;
+  }
+
+  void evaluate() {
+    place_fetches();
+    now_ = timeline_.run(choices_);
+    missing_ = missing(now_);
+  }
+
+  // Bytes over budget, summed over ops: what a change must lessen.
+  [[nodiscard]] double missing(const Outcome& outcome) const {
+    double sum = 0;
+    for (const Bytes during : outcome.during) sum += static_cast<double>(std::max(during - problem_.budget(), 0_B).count);
+    return sum;
+  }
+
+  // Each way back as late as an in-order link allows, by the times of the last evaluation.
+  void place_fetches() {
+    std::vector<GapPlace> moved;
+    for (GapPlace gap = 0; gap < problem_.gap_count(); ++gap) {
+      if (choices_[gap].remedy == Remedy::move) moved.push_back(gap);
+    }
+    if (moved.empty() || now_.starts.empty()) return;
+    std::ranges::stable_sort(moved, std::greater{}, [&](GapPlace gap) { return problem_.gaps()[gap].end; });
+    Nanos link_free{std::numeric_limits<std::int64_t>::max()};
+    for (const GapPlace gap : moved) {
+      const Gap& over = problem_.gaps()[gap];
+      const Nanos takes = problem_.copy_time(problem_.size(gap), problem_.costs().in_nanos_per_byte);
+      const Nanos margin = kSlack + Nanos{static_cast<std::int64_t>(static_cast<double>(takes.count) * kLateness)};
+      const Nanos start = std::min(start_of(over.end), link_free) - takes - margin;
+      link_free = start + margin;
+      choices_[gap].fetch_at = last_op_before(start, over);
+    }
+  }
+
+  [[nodiscard]] Nanos start_of(OpPlace op) const {
+    const OpPlace ops = problem_.step().op_count();
+    return op < ops ? now_.starts[op] : now_.starts[ops] + now_.starts[op - ops];
+  }
+
+  [[nodiscard]] OpPlace last_op_before(Nanos time, const Gap& gap) const {
+    OpPlace low = gap.begin, high = gap.end;  // the answer is in [low, high]
+    while (low < high) {
+      const OpPlace middle = low + (high - low + 1) / 2;
+      if (start_of(middle) <= time) low = middle;
+      else high = middle - 1;
+    }
+    return low;
+  }
+
+  // How much of what is missing the gap covers.
+  [[nodiscard]] double covers(GapPlace gap) const {
+    const Gap& over = problem_.gaps()[gap];
+    const OpPlace ops = problem_.step().op_count();
+    const Bytes size = problem_.size(gap);
+    double sum = 0;
+    for (const auto& [op, lack] : lacking_) {
+      const bool inside = (op >= over.begin && op < over.end) || op + ops < over.end;
+      if (inside) sum += static_cast<double>(std::min(size, lack).count);
+    }
+    return sum;
+  }
+
+  // Ops that lack memory, at most so many: the neediest of each stretch.
+  void find_lacking() {
+    constexpr std::size_t kMost = 128;
+    lacking_.clear();
+    for (OpPlace op = 0; op < now_.during.size(); ++op) {
+      const Bytes lack = now_.during[op] - problem_.budget();
+      if (lack > 0_B) lacking_.push_back({op, lack});
+    }
+    while (lacking_.size() > kMost) {
+      std::vector<std::pair<OpPlace, Bytes>> fewer;
+      for (std::size_t i = 0; i + 1 < lacking_.size(); i += 2) {
+        fewer.push_back(lacking_[i].second >= lacking_[i + 1].second ? lacking_[i] : lacking_[i + 1]);
+      }
+      lacking_.swap(fewer);
+    }
+  }
+
+  // By score.
+  [[nodiscard]] std::vector<Candidate> find_candidates(Remedy remedy) const {
+    std::vector<Candidate> found;
+    for (GapPlace gap = 0; gap < problem_.gap_count(); ++gap) {
+      if (choices_[gap].remedy != Remedy::keep || !allows(gap, remedy)) continue;
+      if (const double relief = covers(gap); relief > 0) found.push_back({gap, remedy, (price(gap, remedy) + 1) / relief});
+    }
+    std::ranges::stable_sort(found, {}, &Candidate::score);
+    return found;
+  }
+
+  bool relieve_once() {
+    find_lacking();
+    std::optional<Candidate> best;
+    for (const Remedy remedy : {Remedy::move, Remedy::drop}) {
+      std::size_t tried = 0;
+      for (Candidate candidate : find_candidates(remedy)) {
+        if (tried++ >= kTried && best) break;
+        candidate.score = score_of(candidate);
+        if (!best || candidate.score < best->score) best = candidate;
+        if (best->score == std::numeric_limits<double>::infinity()) best.reset();
+      }
+    }
+    if (!best) return false;
+    choices_[best->gap] = {best->remedy, problem_.gaps()[best->gap].end};
+    evaluate();
+    return true;
+  }
+
+  // Nanoseconds per byte it really relieves.
+  [[nodiscard]] double score_of(const Candidate& candidate) {
+    const std::vector<Choice> choices = choices_;
+    const Outcome before = now_;
+    const double lack = missing_;
+    choices_[candidate.gap] = {candidate.remedy, problem_.gaps()[candidate.gap].end};
+    evaluate();
+    const double gain = lack - missing_;
+    const double costs = static_cast<double>((now_.sum.time - before.sum.time).count) + 1;
+    choices_ = choices;
+    now_ = before;
+    missing_ = lack;
+    return gain > 0 ? costs / gain : std::numeric_limits<double>::infinity();
+  }
+
+  bool keep_if_better(GapPlace gap, Remedy remedy) { return keep_if_better({{gap, remedy}}); }
+
+  bool keep_if_better(std::initializer_list<std::pair<GapPlace, Remedy>> changes) {
+    const std::vector<Choice> before = choices_;
+    const Outcome outcome = now_;
+    const double lack = missing_;
+    for (const auto& [gap, remedy] : changes) choices_[gap] = {remedy, problem_.gaps()[gap].end};
+    evaluate();
+    if (missing_ < lack || (missing_ == lack && now_.sum.time < outcome.sum.time)) return true;
+    choices_ = before;
+    now_ = outcome;
+    missing_ = lack;
+    return false;
+  }
+
+  // The gap is kept and another one takes its place.
+  bool exchange(GapPlace gap, std::mt19937& dice) {
+    if (choices_[gap].remedy == Remedy::keep) return false;
+    const auto other = static_cast<GapPlace>(dice() % problem_.gap_count());
+    const Remedy remedy = dice() % 2 == 0 ? Remedy::move : Remedy::drop;
+    if (choices_[other].remedy != Remedy::keep || !allows(other, remedy)) return false;
+    return keep_if_better({{gap, Remedy::keep}, {other, remedy}});
+  }
+
+  Problem problem_;
+  Timeline timeline_;
+  std::vector<Choice> choices_;
+  Outcome now_;
+  double missing_ = 0;
+  std::vector<std::pair<OpPlace, Bytes>> lacking_;
+};
+
+}  // namespace
+
+Plan plan_hybrid(const PlanRequest& request) {
+  Search search(request);
+  search.relieve();
+  search.prune();
+  return search.plan();
+}
+
+Plan improve(const PlanRequest& request, const Plan& plan, int tries) {
+  Search search(request);
+  search.take(plan);
+  search.improve(tries);
+  return search.plan();
+}
+
+}  // namespace spillway

@@ -1,0 +1,58 @@
+// What shall happen to a storage while nobody touches it: kept, moved away and fetched in time, or dropped and rebuilt.
+//
+// Pure and deterministic: (step, costs, budget) -> plan. A plan is judged by the timeline (timeline.h), which knows how the
+// engine carries it out; its prediction says what that costs and whether it fits.
+#pragma once
+
+#include <vector>
+
+#include "base/units.h"
+#include "liveness/gaps.h"
+
+namespace spillway {
+
+enum class Remedy : std::uint8_t { keep, move, drop };
+
+// How dear things are on one machine. A copy costs twice: the time until its bytes are there, which compute can hide,
+// and the slowdown of the kernels beside it, which nothing hides.
+struct Costs {
+  double out_nanos_per_byte = 0, in_nanos_per_byte = 0;  // on an otherwise idle link
+  double out_price = 0, in_price = 0;                    // nanoseconds that compute loses per byte
+  Nanos per_copy;                                        // on the link, whatever its size
+  Nanos per_replay;                                      // on top of the operator's own time
+};
+
+struct PlannedGap {
+  Gap gap;
+  Remedy remedy = Remedy::keep;
+  OpPlace fetch_at = 0;  // move: the way back is enqueued before this op, in [gap.begin, gap.end]
+
+  friend bool operator==(const PlannedGap&, const PlannedGap&) = default;
+};
+
+struct Prediction {
+  Bytes peak, over;  // over: what the neediest op lacks; zero when the plan fits
+  OpPlace peak_op = 0;
+  Nanos time, plain_time, stall, rebuild;
+  Bytes moved, rebuilt;  // moved: one way
+};
+
+struct Plan {
+  std::vector<PlannedGap> gaps;  // those that are not kept, by begin
+  Prediction predicted;
+};
+
+struct PlanRequest {
+  const Liveness& step;
+  Costs costs;
+  Bytes budget;
+  Bytes smallest = 64_KiB;  // storages below this are not worth a decision
+};
+
+// Keep, move or recompute per gap by cost per byte relieved, link and chains included.
+[[nodiscard]] Plan plan_hybrid(const PlanRequest& request);
+
+// Goes on from a plan by trying changes until `tries` of them are spent; never returns a worse one.
+[[nodiscard]] Plan improve(const PlanRequest& request, const Plan& plan, int tries);
+
+}  // namespace spillway

@@ -1,0 +1,110 @@
+#include "plan/problem.h"
+
+#include <algorithm>
+
+namespace spillway {
+
+namespace {
+
+// The engine rebuilds through at most this many storages without bytes, and lets a rebuild take this part of the budget.
+constexpr std::size_t kMostAncestors = 24;
+constexpr std::int64_t kBudgetPart = 4;
+
+// Who does not come back to an access, or whose end nobody saw, leaves nothing to plan.
+std::vector<Gap> worth_deciding(const Liveness& step, Bytes smallest) {
+  std::vector<Gap> gaps;
+  for (const Gap& gap : find_gaps(step)) {
+    const LiveStorage& storage = step.storages()[gap.storage];
+    const bool leaves = gap.begin > storage.birth || storage.before;  // something touched it here, or before
+    if (gap.ends == GapEnd::access && gap.begin > 0 && leaves && storage.size >= smallest &&
+        storage.kind != StorageKind::workspace) {
+      gaps.push_back(gap);
+    }
+  }
+  return gaps;
+}
+
+}  // namespace
+
+Problem::Problem(const PlanRequest& request)
+    : step_(request.step), costs_(request.costs), budget_(request.budget), gaps_(worth_deciding(request.step, request.smallest)) {
+  index_lives();
+  movable_.resize(gaps_.size());
+  chains_.resize(gaps_.size());
+  for (GapPlace gap = 0; gap < gap_count(); ++gap) judge(gap);
+}
+
+void Problem::index_lives() {
+  const OpPlace ops = step_.op_count();
+  births_.resize(ops + 1);
+  made_.resize(ops + 1);
+  deaths_.resize(ops + 1);
+  std::vector<bool> is_made(step_.storage_count());
+  for (OpPlace op = 0; op < ops; ++op) {
+    for (const Access& access : step_.accesses_at(op)) {
+      if (!access.makes) continue;
+      is_made[access.storage] = true;
+      made_[op].push_back(access.storage);
+    }
+  }
+  for (StoragePlace at = 0; at < step_.storage_count(); ++at) {
+    const LiveStorage& storage = step_.storages()[at];
+    if (storage.birth == storage.death) continue;  // never there while an op runs
+    if (!storage.before && !is_made[at]) births_[storage.birth].push_back(at);
+    if (!storage.after) deaths_[storage.death].push_back(at);
+  }
+  after_begin_.assign(ops + 2, 0);
+  for (const Gap& gap : gaps_) ++after_begin_[gap.begin];  // after op begin - 1
+  for (OpPlace op = 1; op < after_begin_.size(); ++op) after_begin_[op] += after_begin_[op - 1];
+  after_.resize(gaps_.size());
+  std::vector<std::uint32_t> next(after_begin_.begin(), after_begin_.end() - 1);
+  for (GapPlace gap = 0; gap < gap_count(); ++gap) after_[next[gaps_[gap].begin - 1]++] = gap;
+}
+
+std::uint32_t Problem::version_at(StoragePlace storage, OpPlace op) const {
+  const auto writers = step_.writers_of(storage);
+  return static_cast<std::uint32_t>(std::ranges::lower_bound(writers, op) - writers.begin());
+}
+
+Nanos Problem::copy_time(Bytes size, double nanos_per_byte) const {
+  return costs_.per_copy + Nanos{static_cast<std::int64_t>(static_cast<double>(size.count) * nanos_per_byte)};
+}
+
+void Problem::judge(GapPlace at) {
+  const Gap& gap = gaps_[at];
+  movable_[at] = costs_.out_nanos_per_byte > 0 && gap.end > gap.begin;
+  chains_[at] = find_chain(gap);
+}
+
+Problem::Chain Problem::find_chain(const Gap& gap) const {
+  Chain chain;
+  // Around the step's end the recipes are those of another batch.
+  if (gap.end >= step_.op_count() || step_.storages()[gap.storage].before) return chain;
+  std::vector<StoragePlace> seen{gap.storage};
+  chain.bytes = step_.storages()[gap.storage].size;
+  chain.legal = add_writers(gap.storage, gap.version, gap.end, seen, chain) && chain.bytes <= budget_ / kBudgetPart;
+  return chain;
+}
+
+bool Problem::add_writers(StoragePlace storage, std::uint32_t version, OpPlace op, std::vector<StoragePlace>& seen, Chain& chain) const {
+  const auto writers = step_.writers_of(storage);
+  if (version == 0 || version > writers.size()) return false;
+  for (const OpPlace writer : writers.first(version)) {
+    const LiveOp& ran = step_.ops()[writer];
+    if (!ran.replayable) return false;
+    chain.time += ran.duration + costs_.per_replay;
+    for (const Access& access : step_.accesses_at(writer)) {
+      if (!is_ingredient(access, storage)) continue;
+      if (version_at(access.storage, op) != access.version) return false;
+      const bool dead = is_dead(access.storage, op);
+      if (!dead || std::ranges::find(seen, access.storage) != seen.end()) continue;
+      if (step_.storages()[access.storage].before || seen.size() == kMostAncestors) return false;
+      seen.push_back(access.storage);
+      chain.bytes += step_.storages()[access.storage].size;
+      if (!add_writers(access.storage, access.version, op, seen, chain)) return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace spillway

@@ -1,0 +1,74 @@
+// A step as a planner looks at it: its gaps, which of them may be relieved how, and what a rebuild runs through.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "liveness/gaps.h"
+#include "liveness/liveness.h"
+#include "plan/plan.h"
+
+namespace spillway {
+
+using GapPlace = std::uint32_t;
+
+// Whether rerunning the op of this access for `wanted` reads the storage. What an op writes beside its result (running
+// statistics) is left alone by a rerun.
+[[nodiscard]] inline bool is_ingredient(const Access& access, StoragePlace wanted) {
+  return access.reads && !access.writes && access.storage != wanted;
+}
+
+class Problem {
+ public:
+  explicit Problem(const PlanRequest& request);
+
+  [[nodiscard]] const Liveness& step() const { return step_; }
+  [[nodiscard]] const Costs& costs() const { return costs_; }
+  [[nodiscard]] Bytes budget() const { return budget_; }
+  [[nodiscard]] std::span<const Gap> gaps() const { return gaps_; }
+  [[nodiscard]] GapPlace gap_count() const { return static_cast<GapPlace>(gaps_.size()); }
+  [[nodiscard]] Bytes size(GapPlace gap) const { return step_.storages()[gaps_[gap].storage].size; }
+
+  // The gaps that begin right after the op.
+  [[nodiscard]] std::span<const GapPlace> gaps_after(OpPlace op) const {
+    return std::span(after_).subspan(after_begin_[op], after_begin_[op + 1] - after_begin_[op]);
+  }
+  // Born when the op begins, not made by it; made by it.
+  [[nodiscard]] std::span<const StoragePlace> births(OpPlace op) const { return births_[op]; }
+  [[nodiscard]] std::span<const StoragePlace> made(OpPlace op) const { return made_[op]; }
+  [[nodiscard]] std::span<const StoragePlace> deaths(OpPlace op) const { return deaths_[op]; }  // gone before the op
+
+  // Writes to the storage before the op.
+  [[nodiscard]] std::uint32_t version_at(StoragePlace storage, OpPlace op) const;
+  [[nodiscard]] bool is_dead(StoragePlace storage, OpPlace op) const { return step_.storages()[storage].death <= op; }
+
+  [[nodiscard]] bool may_move(GapPlace gap) const { return movable_[gap]; }
+  [[nodiscard]] bool may_drop(GapPlace gap) const { return chains_[gap].legal; }
+  // Reruns of ops that a rebuild at the gap's end takes when everything alive is there.
+  [[nodiscard]] Nanos rebuild_time(GapPlace gap) const { return chains_[gap].time; }
+  [[nodiscard]] Nanos copy_time(Bytes size, double nanos_per_byte) const;
+
+ private:
+  struct Chain {
+    bool legal = false;
+    Nanos time;
+    Bytes bytes;  // the storage and its dead ancestors: all of them at once on the device
+  };
+  void index_lives();
+  void judge(GapPlace gap);
+  [[nodiscard]] Chain find_chain(const Gap& gap) const;
+  // Adds the ops that made `storage` at `version`; false when they cannot be run again at `op`.
+  bool add_writers(StoragePlace storage, std::uint32_t version, OpPlace op, std::vector<StoragePlace>& seen, Chain& chain) const;
+
+  const Liveness& step_;
+  Costs costs_;
+  Bytes budget_;
+  std::vector<Gap> gaps_;
+  std::vector<GapPlace> after_;
+  std::vector<std::uint32_t> after_begin_;
+  std::vector<std::vector<StoragePlace>> births_, made_, deaths_;
+  std::vector<bool> movable_;
+  std::vector<Chain> chains_;
+};
+
+}  // namespace spillway

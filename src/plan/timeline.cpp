@@ -1,0 +1,202 @@
+#include "plan/timeline.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace spillway {
+
+Timeline::Timeline(const Problem& problem) : problem_(problem), step_(problem.step()) {
+  state_.resize(step_.storage_count());
+  ready_.resize(step_.storage_count());
+  copied_.resize(step_.storage_count());
+  fetches_.resize(step_.op_count());
+}
+
+const Outcome& Timeline::run(std::span<const Choice> choices) {
+  begin(choices);
+  for (at_ = 0; at_ < step_.op_count(); ++at_) run_op(at_);
+  outcome_.starts[step_.op_count()] = clock_;
+  outcome_.sum.time = clock_;
+  outcome_.sum.plain_time = step_.starts()[step_.op_count()];
+  for (OpPlace op = 0; op < step_.op_count(); ++op) {
+    if (outcome_.during[op] <= outcome_.sum.peak) continue;
+    outcome_.sum.peak = outcome_.during[op];
+    outcome_.sum.peak_op = op;
+  }
+  outcome_.sum.over = std::max(outcome_.sum.peak - problem_.budget(), 0_B);
+  return outcome_;
+}
+
+// The step before was like this one: what it moved away over its end is away now.
+void Timeline::begin(std::span<const Choice> choices) {
+  choices_ = choices;
+  outcome_.sum = {};
+  outcome_.during.assign(step_.op_count(), 0_B);
+  outcome_.starts.assign(step_.op_count() + 1, 0_ns);
+  waiting_.clear();
+  leaving_.clear();
+  for (auto& due : fetches_) due.clear();
+  live_ = 0_B;
+  clock_ = out_free_ = in_free_ = 0_ns;
+  for (StoragePlace at = 0; at < step_.storage_count(); ++at) {
+    const LiveStorage& storage = step_.storages()[at];
+    state_[at] = State::absent;
+    ready_[at] = 0_ns;
+    copied_[at] = kNoPlace;
+    if (storage.before && storage.birth < storage.death) appear(at);
+  }
+  const OpPlace ops = step_.op_count();
+  for (GapPlace gap = 0; gap < problem_.gap_count(); ++gap) {
+    if (choices[gap].remedy != Remedy::move) continue;
+    fetches_[choices[gap].fetch_at % ops].push_back(gap);
+    if (problem_.gaps()[gap].end < ops || choices[gap].fetch_at < ops) continue;
+    const StoragePlace storage = step_.storages()[problem_.gaps()[gap].storage].next;
+    live_ -= size(storage);
+    state_[storage] = State::away;
+    copied_[storage] = 0;
+  }
+}
+
+void Timeline::appear(StoragePlace storage) {
+  state_[storage] = State::here;
+  live_ += size(storage);
+}
+
+void Timeline::vanish(StoragePlace storage) {
+  if (state_[storage] == State::here || state_[storage] == State::coming) live_ -= size(storage);
+  state_[storage] = State::absent;
+}
+
+void Timeline::wait_until(Nanos time) {
+  if (time <= clock_) return;
+  outcome_.sum.stall += time - clock_;
+  clock_ = time;
+}
+
+void Timeline::run_op(OpPlace op) {
+  for (const StoragePlace storage : problem_.deaths(op)) vanish(storage);
+  for (const StoragePlace storage : problem_.births(op)) appear(storage);
+  for (const GapPlace gap : fetches_[op]) waiting_.push_back(gap);
+  start_fetches();
+  for (const Access& access : step_.accesses_at(op)) {
+    if (!access.makes) need(access.storage);
+  }
+  const LiveOp& ran = step_.ops()[op];
+  hold(op, std::max(ran.transient, ran.made));
+  outcome_.starts[op] = clock_;
+  clock_ += ran.duration;
+  for (const StoragePlace storage : problem_.made(op)) appear(storage);
+  for (const GapPlace gap : problem_.gaps_after(op)) leave(gap);
+}
+
+// In their order, as long as there is room beside the op that runs now.
+void Timeline::start_fetches() {
+  while (!waiting_.empty()) {
+    const GapPlace gap = waiting_.front();
+    const Gap& over = problem_.gaps()[gap];
+    const StoragePlace storage = over.end < step_.op_count() || at_ >= over.begin ? over.storage : step_.storages()[over.storage].next;
+    if (state_[storage] == State::away) {
+      const LiveOp& now = step_.ops()[at_];
+      if (live_ + size(storage) + std::max(now.transient, now.made) > problem_.budget()) return;
+      start_fetch(gap);
+    }
+    waiting_.pop_front();
+  }
+}
+
+void Timeline::start_fetch(GapPlace gap) {
+  const Gap& over = problem_.gaps()[gap];
+  const bool wrapped = over.end >= step_.op_count() && at_ < over.begin;
+  const StoragePlace storage = wrapped ? step_.storages()[over.storage].next : over.storage;
+  const Costs& costs = problem_.costs();
+  in_free_ = std::max({in_free_, clock_, ready_[storage]}) + problem_.copy_time(size(storage), costs.in_nanos_per_byte);
+  state_[storage] = State::coming;
+  ready_[storage] = in_free_;
+  live_ += size(storage);
+  clock_ += Nanos{static_cast<std::int64_t>(static_cast<double>(size(storage).count) * costs.in_price)};
+}
+
+// The storage's bytes are there when this returns.
+void Timeline::need(StoragePlace storage) {
+  if (state_[storage] == State::away) {
+    const Costs& costs = problem_.costs();
+    hold(at_, size(storage));
+    in_free_ = std::max({in_free_, clock_, ready_[storage]}) + problem_.copy_time(size(storage), costs.in_nanos_per_byte);
+    wait_until(in_free_);
+    live_ += size(storage);
+    state_[storage] = State::here;
+  } else if (state_[storage] == State::coming) {
+    wait_until(ready_[storage]);
+    state_[storage] = State::here;
+  } else if (state_[storage] == State::dropped) {
+    std::vector<StoragePlace> temporaries;
+    rebuild(storage, temporaries);
+    for (const StoragePlace dead : temporaries) live_ -= size(dead);
+  }
+}
+
+void Timeline::rebuild(StoragePlace storage, std::vector<StoragePlace>& temporaries) {
+  const bool dead = problem_.is_dead(storage, at_);
+  const std::uint32_t version = problem_.version_at(storage, at_);
+  if (!dead) state_[storage] = State::here;  // from here on nobody rebuilds it again
+  bool made = false;
+  for (const OpPlace writer : step_.writers_of(storage).first(version)) {
+    rerun(writer, storage, temporaries);
+    if (!std::exchange(made, true)) live_ += size(storage);  // the first makes it, the others write into it
+  }
+  if (dead) temporaries.push_back(storage);
+  outcome_.sum.rebuilt += size(storage);
+}
+
+void Timeline::rerun(OpPlace writer, StoragePlace wanted, std::vector<StoragePlace>& temporaries) {
+  for (const Access& access : step_.accesses_at(writer)) {
+    if (!is_ingredient(access, wanted)) continue;
+    if (!problem_.is_dead(access.storage, at_)) need(access.storage);
+    else if (std::ranges::find(temporaries, access.storage) == temporaries.end()) rebuild(access.storage, temporaries);
+  }
+  const LiveOp& ran = step_.ops()[writer];
+  hold(at_, std::max(ran.transient, ran.made));
+  const Nanos took = ran.duration + problem_.costs().per_replay;
+  clock_ += took;
+  outcome_.sum.rebuild += took;
+  // What else the op makes comes home with it.
+  for (const StoragePlace sibling : problem_.made(writer)) {
+    if (sibling == wanted || state_[sibling] != State::dropped || problem_.version_at(sibling, at_) != 1) continue;
+    appear(sibling);
+    outcome_.sum.rebuilt += size(sibling);
+  }
+}
+
+// So many bytes more are taken for the op: whoever is leaving is waited for until they fit.
+void Timeline::hold(OpPlace op, Bytes bytes) {
+  while (!leaving_.empty() && (leaving_.front().end <= clock_ || live_ + bytes > problem_.budget())) {
+    wait_until(leaving_.front().end);
+    live_ -= leaving_.front().size;
+    leaving_.pop_front();
+  }
+  outcome_.during[op] = std::max(outcome_.during[op], live_ + bytes);
+}
+
+void Timeline::leave(GapPlace gap) {
+  const StoragePlace storage = problem_.gaps()[gap].storage;
+  if (choices_[gap].remedy == Remedy::keep || state_[storage] != State::here) return;
+  if (choices_[gap].remedy == Remedy::drop) {
+    live_ -= size(storage);
+    state_[storage] = State::dropped;
+    return;
+  }
+  state_[storage] = State::away;
+  const std::uint32_t version = problem_.gaps()[gap].version;
+  if (std::exchange(copied_[storage], version) == version) {  // the copy it left before is still good
+    live_ -= size(storage);
+    return;
+  }
+  const Costs& costs = problem_.costs();
+  out_free_ = std::max(out_free_, clock_) + problem_.copy_time(size(storage), costs.out_nanos_per_byte);
+  leaving_.push_back({size(storage), out_free_});
+  ready_[storage] = out_free_;
+  outcome_.sum.moved += size(storage);
+  clock_ += Nanos{static_cast<std::int64_t>(static_cast<double>(size(storage).count) * costs.out_price)};
+}
+
+}  // namespace spillway

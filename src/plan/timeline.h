@@ -1,0 +1,70 @@
+// One steady step as the engine will run it under given choices: memory op by op, compute and both link directions.
+//
+// Memory is counted as the engine counts it: a returning storage from the start of its way in, a leaving one until the
+// end of its way out, and a leaving one is waited for only when its bytes are needed. A storage that is not there when an
+// op wants it is fetched or rebuilt first, and a rebuild brings its living ancestors home for good and its dead ones for
+// as long as it runs.
+#pragma once
+
+#include <deque>
+#include <vector>
+
+#include "plan/problem.h"
+
+namespace spillway {
+
+struct Choice {
+  Remedy remedy = Remedy::keep;
+  OpPlace fetch_at = 0;  // as in PlannedGap
+};
+
+struct Outcome {
+  Prediction sum;
+  std::vector<Bytes> during;  // by op: the most while it runs or while something is rebuilt for it
+  std::vector<Nanos> starts;  // by op, and the end of the step
+};
+
+class Timeline {
+ public:
+  explicit Timeline(const Problem& problem);
+
+  // The outcome is good until the next call. Linear in accesses, actions and reruns.
+  const Outcome& run(std::span<const Choice> choices);
+
+ private:
+  enum class State : std::uint8_t { absent, here, coming, away, dropped };
+  struct Leaving {
+    Bytes size;
+    Nanos end;
+  };
+
+  void begin(std::span<const Choice> choices);
+  void run_op(OpPlace op);
+  void start_fetches();
+  void start_fetch(GapPlace gap);
+  void need(StoragePlace storage);
+  void rebuild(StoragePlace storage, std::vector<StoragePlace>& temporaries);
+  void rerun(OpPlace writer, StoragePlace wanted, std::vector<StoragePlace>& temporaries);
+  void hold(OpPlace op, Bytes bytes);
+  void leave(GapPlace gap);
+  void appear(StoragePlace storage);
+  void vanish(StoragePlace storage);
+  void wait_until(Nanos time);
+  [[nodiscard]] Bytes size(StoragePlace storage) const { return step_.storages()[storage].size; }
+
+  const Problem& problem_;
+  const Liveness& step_;
+  std::span<const Choice> choices_;
+  std::vector<State> state_;
+  std::vector<Nanos> ready_;    // coming: when its bytes are there; away: when its way out ends
+  std::vector<std::uint32_t> copied_;           // the version that lies below, if any
+  std::vector<std::vector<GapPlace>> fetches_;  // by op
+  std::deque<GapPlace> waiting_;                // fetches due, for want of room
+  std::deque<Leaving> leaving_;
+  Bytes live_;                  // what is leaving included
+  Nanos clock_, out_free_, in_free_;
+  OpPlace at_ = 0;
+  Outcome outcome_;
+};
+
+}  // namespace spillway
