@@ -45,7 +45,7 @@ std::optional<Block> Engine::take(Bytes size, StreamId on, Lock& lock) {
       if (commits_ != arena_.commits()) note_reserved();
       return block;
     }
-    if (!make_room(size, lock)) return std::nullopt;
+    if (size > arena_.limit() || !make_room(size, lock)) return std::nullopt;  // for what can never fit nobody leaves
   }
 }
 
