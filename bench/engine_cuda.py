@@ -8,6 +8,7 @@ what torch tells (allocated, reserved). One line of JSON a row goes to --out as 
 """
 
 import argparse
+import gc
 import hashlib
 import json
 import os
@@ -56,6 +57,8 @@ def gpt2(checkpointed):
 
 def train(make, checkpointed=False, offload=False):
     """Milliseconds a step, a digest of losses and parameters, and torch's peaks."""
+    gc.collect()  # what the run before left in cycles
+    torch.cuda.empty_cache()
     torch.manual_seed(0)
     torch.cuda.reset_peak_memory_stats()
     model, optimizer, loss_of = make(checkpointed)
@@ -105,14 +108,14 @@ class Table:
                 file.write(json.dumps(row) + "\n")
 
 
-def under_the_engine(table, make, policy, peak, shares):
+def under_the_engine(table, make, policy, peak, shares, words):
     import spillway
 
     before = None
     for share in shares:
         budget = peak * share // 100
         if before is None:
-            spillway.enable(budget=budget, device="cuda", policy=policy, host_limit="64GiB")
+            spillway.enable(budget=budget, device="cuda", policy=policy, host_limit="64GiB", **words)
             before = spillway.stats()
         spillway.set_budget(budget)
         try:
@@ -123,7 +126,8 @@ def under_the_engine(table, make, policy, peak, shares):
         after = spillway.stats()
         steps = WARM + TIMED
         moved, dropped, ops = (after[k] - before[k] for k in ("moved_out_bytes", "dropped_bytes", "recomputed_ops"))
-        table.add(f"{policy} {share} %", measured, budget_gib=round(budget / GIB, 2), moved_gib_a_step=round(moved / GIB / steps, 2),
+        named = " ".join([policy, f"{share} %", *(word for word in words.values() if word not in ("plain", "spillway"))])
+        table.add(named, measured, budget_gib=round(budget / GIB, 2), moved_gib_a_step=round(moved / GIB / steps, 2),
                   dropped_gib_a_step=round(dropped / GIB / steps, 2), replayed_ops_a_step=round(ops / steps, 1),
                   violations=after["violations"])
         before = after
@@ -137,6 +141,8 @@ def main():
     parser.add_argument("--out")
     parser.add_argument("--shares", type=int, nargs="+")
     parser.add_argument("--only-engine", action="store_true", help="leave checkpoint and save_on_cpu out")
+    parser.add_argument("--workspace", default="plain")
+    parser.add_argument("--allocator", default="spillway")
     options = parser.parse_args()
     torch.use_deterministic_algorithms(True)
     torch.utils.deterministic.fill_uninitialized_memory = False
@@ -146,11 +152,11 @@ def main():
     table.add("plain", plain)
     if options.policy == "dtr" and not options.only_engine:
         for name, settings in {"checkpoint": {"checkpointed": True}, "save_on_cpu": {"offload": True}}.items():
-            torch.cuda.empty_cache()
             table.add(name, train(make, **settings))
-    torch.cuda.empty_cache()
+    gc.collect()
     shares = options.shares or ([130, 100, 60, 40] if options.policy == "dtr" else [60, 40])
-    under_the_engine(table, make, options.policy, plain[2][0], shares)
+    under_the_engine(table, make, options.policy, plain[2][0], shares,
+                     {"workspace": options.workspace, "allocator": options.allocator})
 
 
 if __name__ == "__main__":

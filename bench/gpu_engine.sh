@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# The engine on a card: its checks, the zoo, then ResNet-50 and GPT-2 medium inside budgets.
+# The engine on a card: its checks, the driver's count, memcheck, the operator sweep, the zoo, then ResNet-50 and GPT-2.
 #
-#   bench/gpu_engine.sh build              stage the package with a stripped library in build/gpu/python
-#   bench/gpu_engine.sh [checks|zoo|bench ...]   run these (all without a word); results under $OUT, else build/gpu/results
+#   bench/gpu_engine.sh build              stage the package with a stripped library, and the C++ tests, in build/gpu
+#   bench/gpu_engine.sh [PART ...]         checks driver memcheck contract sweep zoo bench adaptive (all without a word);
+#                                          results under $OUT, else build/gpu/results
 #
 # Needs python3 with torch; build/gpu is all that must be carried along.
 set -uo pipefail
@@ -11,31 +12,60 @@ stage=build/gpu/python
 python=${PYTHON:-python3}
 
 build() {
-  local from=${SPILLWAY_BUILD:-build/gpu-cmake}
-  [ -d "$from" ] || cmake -S . -B "$from" -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo > /dev/null
-  cmake --build "$from" --target spillway_torch
+  local from=${SPILLWAY_BUILD:-build/dev}
+  cmake --build "$from" --target spillway_torch gpu_tests
   rm -rf $stage && mkdir -p $stage/spillway/lib
   cp -L "$from"/python/spillway/*.py $stage/spillway/
   objcopy --strip-debug "$from/python/spillway/lib/libspillway_torch.so" $stage/spillway/lib/libspillway_torch.so
+  objcopy --strip-debug "$from/tests/gpu_tests" build/gpu/gpu_tests
+  # What torch's database of operators imports and a machine with torch may lack.
+  local packages
+  packages=$("${PYTHON:-.venv/bin/python}" -c "import hypothesis, pathlib; print(pathlib.Path(hypothesis.__file__).parents[1])")
+  cp -r "$packages"/{expecttest,hypothesis,sortedcontainers,_hypothesis_ftz_detector.py,_hypothesis_globals.py} $stage/
+  find $stage -name __pycache__ -prune -exec rm -rf {} +
 }
 
 if [ "${1:-}" = build ]; then build; exit; fi
 out=${OUT:-build/gpu/results}
 mkdir -p "$out"
-export PYTHONPATH=$PWD/$stage PYTHONUNBUFFERED=1
+export PYTHONPATH=$PWD/$stage PYTHONUNBUFFERED=1 HF_HUB_OFFLINE=1
 failed=0
-for what in "${@:-checks zoo bench}"; do
-  for part in $what; do
-    case $part in
-      checks) timeout 170 "$python" tests/gpu/engine_test.py 2>&1 | tee "$out/checks.txt" || failed=1 ;;
-      zoo) timeout 170 "$python" tests/gpu/zoo_run.py --seconds 100 2>&1 | tee "$out/zoo.txt" || failed=1 ;;
+
+# part NAME SECONDS COMMAND...: its output goes to NAME.txt as well
+part() {
+  local name=$1 seconds=$2 begin=$SECONDS
+  shift 2
+  echo "== $name: $*"
+  timeout "$seconds" "$@" 2>&1 | tee -a "$out/$name.txt" || { failed=1; echo "== $name: failed or out of time"; }
+  echo "== $name took $((SECONDS - begin)) s"
+}
+
+memcheck() {
+  local tool
+  tool=$(command -v compute-sanitizer || ls /usr/local/cuda*/bin/compute-sanitizer 2> /dev/null | head -1)
+  [ -n "$tool" ] || { echo "memcheck skipped: no compute-sanitizer"; return; }
+  part memcheck 150 "$tool" --error-exitcode 7 "$python" tests/gpu/sanitized.py
+  timeout 150 "$tool" --error-exitcode 7 "$python" tests/gpu/sanitized.py --stray > "$out/memcheck_stray.txt" 2>&1 \
+    && { failed=1; echo "memcheck: a read of decommitted memory was not found"; }
+  grep -m3 "=========" "$out/memcheck_stray.txt"
+}
+
+for what in "${@:-checks driver memcheck contract sweep zoo bench adaptive}"; do
+  for one in $what; do
+    case $one in
+      checks)
+        for file in engine memory_api native strict; do part checks 150 "$python" tests/gpu/${file}_test.py; done ;;
+      driver) part driver 100 "$python" tests/gpu/driver_test.py ;;
+      memcheck) memcheck ;;
+      contract) part contract 60 build/gpu/gpu_tests --gtest_brief=1 --gtest_filter='-CudaFigures.*' ;;
+      sweep) part sweep 420 "$python" tests/gpu/sweep_run.py ;;
+      zoo) part zoo 260 "$python" tests/gpu/zoo_run.py --seconds 200 --at-once 8 ;;
       bench)
         for model in resnet50 gpt2; do
-          for policy in dtr lru; do
-            timeout 100 "$python" bench/engine_cuda.py $model $policy --out "$out/engine.jsonl" 2>&1 | tee -a "$out/bench.txt" || failed=1
-          done
+          part bench 150 "$python" bench/engine_cuda.py $model dtr --out "$out/engine.jsonl"
         done ;;
-      *) "$python" tests/gpu/engine_test.py "$part" || failed=1 ;;
+      adaptive) part bench 60 "$python" bench/engine_cuda.py resnet50 dtr --workspace adaptive --only-engine --shares 40 --out "$out/engine.jsonl" ;;
+      *) "$python" tests/gpu/engine_test.py "$one" || failed=1 ;;
     esac
   done
 done

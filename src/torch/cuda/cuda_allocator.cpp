@@ -248,12 +248,13 @@ class CudaAllocator final : public CUDAAllocator {
   }
 
   void* take_private_inside_limit(std::size_t size, cudaStream_t stream, bool capturing) {
-    for (;;) {
+    for (bool trimmed = false;; trimmed = true) {
       try {
         return before_.raw_alloc_with_stream(size, stream);
       } catch (const c10::OutOfMemoryError&) {
-        if (capturing || !engine_.try_make_room(bytes_of(size))) refuse(size);
+        if (capturing || (trimmed && !engine_.try_make_room(bytes_of(size)))) refuse(size);
       }
+      engine_.trim(/*wait=*/true);  // for a private pool torch's allocator gives back that pool's cache alone
     }
   }
 
