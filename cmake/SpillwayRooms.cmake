@@ -42,6 +42,16 @@ function(spillway_library target)
   endforeach()
 endfunction()
 
+# spillway_embed(<target> <folder below src>): compiles the texts in the folder into the target (embed.cmake says how).
+function(spillway_embed target folder)
+  set(made ${CMAKE_CURRENT_BINARY_DIR}/${folder}.cpp)
+  file(GLOB texts CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*)
+  add_custom_command(OUTPUT ${made} DEPENDS ${texts} ${PROJECT_SOURCE_DIR}/cmake/embed.cmake
+    COMMAND ${CMAKE_COMMAND} -DFOLDER=${CMAKE_CURRENT_SOURCE_DIR}/${folder} -DMADE=${made}
+      -P ${PROJECT_SOURCE_DIR}/cmake/embed.cmake)
+  target_sources(${target} PRIVATE ${made})
+endfunction()
+
 # spillway_tests(<name> FOLDER <folder> [LINK <target>...] [LABEL <label>]): one gtest executable <name>_tests over
 # <folder>/*_test.cpp; every test of it is a ctest test. Nothing happens where there are no sources.
 function(spillway_tests name)

@@ -15,5 +15,6 @@ namespace spillway {
 
 void add_export(CLI::App& app);
 void add_import(CLI::App& app);
+void add_report(CLI::App& app);
 
 }  // namespace spillway

@@ -21,6 +21,7 @@ int complain(const char* what, int code) {
 void add_commands(CLI::App& app) {
   spillway::add_export(app);
   spillway::add_import(app);
+  spillway::add_report(app);
 }
 
 // CLI11 ends --help and --version with an error of exit code 0; only those print what it carries.

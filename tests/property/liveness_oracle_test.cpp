@@ -1,4 +1,4 @@
-// Random little training loops: all that liveness says about the last step is held against a slow reading of the events.
+// Random little training loops: what liveness says about the last step is held against a slow reading of the events.
 //
 // The oracle keeps, for every op of the step, the set of who is alive and the set of who is touched, and looks at
 // nothing else. A shrunk failure is a loop of a few lines.
