@@ -1,8 +1,8 @@
 """What torch's own allocator settings mean under Spillway: honoured, told about, or refused.
 
-`judge` reads the environment variables with which torch's CUDA allocator is set up. A setting that still does what it says
-passes in silence; one that has no effect on memory under the budget is answered by a line that says so; one that would let
-memory escape the budget, or that torch does not know, is a ValueError. Pure: nothing is read but what is given.
+`judge` reads the environment variables with which torch's CUDA allocator is set up. A setting that still does what it
+says passes in silence; one that has no effect on memory under the budget is answered by a line that says so; one that
+would let memory escape the budget, or that torch does not know, is a ValueError. Pure: nothing is read but what is given.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-READ_BY_TORCH = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")  # the first that is set counts for torch's CUDA settings
+READ_BY_TORCH = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")  # for torch the first that is set counts
 UNREAD = "PYTORCH_HIP_ALLOC_CONF"
 NO_CACHING = "PYTORCH_NO_CUDA_MEMORY_CACHING"
 
@@ -48,7 +48,8 @@ class Verdict:
 def judge(environment: Mapping[str, str], allocator: str) -> Verdict:
     """What the environment's settings mean for memory on a card that `allocator` places."""
     if NO_CACHING in environment:
-        raise ValueError(f"{NO_CACHING} is set: torch does not count what it takes that way, so no budget could hold it; unset it")
+        raise ValueError(f"{NO_CACHING} is set: torch does not count what it takes that way, so no budget could hold it; "
+                         "unset it")  # fmt: skip
     notices = [f"{UNREAD} has no effect: torch for CUDA does not read it"] if UNREAD in environment else []
     fraction = None
     variable = next((name for name in READ_BY_TORCH if name in environment), None)
@@ -92,5 +93,5 @@ def _read_fraction(variable: str, value: str) -> float:
     except ValueError:
         fraction = -1.0
     if not 0 < fraction <= 1:
-        raise ValueError(f"{variable} has {_FRACTION}:{value}, which is no share of a card: write a number above 0 and up to 1")
+        raise ValueError(f"{variable} has {_FRACTION}:{value}, which is no share of a card: write a number from 0 to 1")
     return fraction

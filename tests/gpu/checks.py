@@ -1,6 +1,6 @@
 """What the checks on a card share: a small model and its training, and the running of checks in processes of their own.
 
-    x_test.py              every check of the file, each in a process of its own, several at once; exit code 1 if one fails
+    x_test.py              every check of the file, each in a process of its own; exit code 1 if one fails
     x_test.py NAME ...     these checks, one after the other, in this process
 
 They need a card and the staged package on the path; they say so and end with 0 where there is no card.
@@ -94,7 +94,8 @@ def run_apart(name):
 
 def report(result):
     name, code, seconds, said = result
-    print(f"{'ok  ' if code == 0 else 'FAIL'} {name} ({seconds:.0f} s)\n{said[-3000:] if code else said}", end="", flush=True)
+    print("ok  " if code == 0 else "FAIL", f"{name} ({seconds:.0f} s)")
+    print(said[-3000:] if code else said, end="", flush=True)
     return code == 0
 
 

@@ -1,10 +1,10 @@
 """Not by our own count: NVML, asked from another process every two milliseconds, sees no more than the budget.
 
-    driver_test.py [--cold] [BUDGET_MIB ...]    trains in each budget (default 500 640 800) and tells what NVML saw; alone on
-                                                the card. --cold: kernels only replays use are loaded while it trains
+    driver_test.py [--cold] [BUDGET_MIB ...]    trains in each budget (default 500 640 800) and tells what NVML saw;
+                                                --cold: kernels that only replays use are loaded while it trains
 
-The context is what the process holds when its libraries are loaded and the engine is on, before anything trains in it. What
-it holds beside its tensors then (page tables of what it maps, kernels loaded later) is told as such.
+Alone on the card. The context is what the process holds when its libraries are loaded and the engine is on, before
+anything trains in it; by how much it has grown at the end is told.
 """
 
 import ctypes
@@ -83,8 +83,8 @@ def warm_replays():
 
 
 def judge(budget, cold):
-    process = subprocess.Popen([sys.executable, "-u", __file__, "--child", str(budget), *["--cold"] * cold], stdin=subprocess.PIPE,
-                               stdout=subprocess.PIPE, text=True)
+    command = [sys.executable, "-u", __file__, "--child", str(budget), *["--cold"] * cold]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     ready = json.loads(process.stdout.readline())
     watcher = Watcher()
     context = watcher.used() - ready["held"]
@@ -96,8 +96,9 @@ def judge(budget, cold):
     grown = watcher.used() - told["held"] - context
     process.communicate("end\n")
     taken = watcher.most - context
-    print(f"{'ok  ' if taken <= budget else 'FAIL'} budget {budget / MIB:.0f} MiB: NVML {taken / MIB:.1f} in {watcher.samples} samples, "
-          f"own count {told['peak_bytes'] / MIB:.1f}, context {context / MIB:.0f} and {grown / MIB:.1f} more at the end, out {told['moved_out_bytes'] / MIB:.0f}, "
+    print("ok  " if taken <= budget else "FAIL", f"budget {budget / MIB:.0f} MiB: NVML {taken / MIB:.1f} in "
+          f"{watcher.samples} samples, own count {told['peak_bytes'] / MIB:.1f}, context {context / MIB:.0f} and "
+          f"{grown / MIB:.1f} more at the end, out {told['moved_out_bytes'] / MIB:.0f}, "
           f"dropped {told['dropped_bytes'] / MIB:.0f}, violations {told['violations']}", flush=True)
     return taken <= budget and told["violations"] == 0
 

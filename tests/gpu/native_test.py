@@ -25,8 +25,8 @@ def bits(policy, share):
     torch.cuda.reset_peak_memory_stats()
     assert train(torch.float32) == plain, "other bits"
     stats = spillway.stats()
-    print(f"  plain reserved {peak / MIB:.0f} MiB, budget {budget / MIB:.0f}, reserved {torch.cuda.max_memory_reserved() / MIB:.0f}, "
-          f"moved {stats['moved_out_bytes'] / MIB:.0f}, replayed {stats['recomputed_ops']}")
+    print(f"  plain reserved {peak / MIB:.0f} MiB, budget {budget / MIB:.0f}, "
+          f"reserved {torch.cuda.max_memory_reserved() / MIB:.0f}, moved {stats['moved_out_bytes'] / MIB:.0f}, replayed {stats['recomputed_ops']}")
     assert torch.cuda.max_memory_reserved() <= budget and stats["violations"] == 0
     assert stats["peak_bytes"] == torch.cuda.max_memory_reserved()
     assert stats["moved_out_bytes"] + stats["dropped_bytes"] > 0
@@ -101,9 +101,15 @@ def native_pools_and_graphs_share_the_limit():
     import spillway
 
     spillway.enable(budget="512MiB", device="cuda", policy="lru", allocator="native")
-    kept = [torch.full((16 * MIB,), float(i), device="cuda") for i in range(6)]
+    kept = [torch.full((16 * MIB,), float(i), device="cuda") for i in range(5)]  # 320 MiB
     with torch.cuda.use_mem_pool(torch.cuda.MemPool()):
-        x = torch.full((32 * MIB,), 3.0, device="cuda")
+        x = torch.full((32 * MIB,), 3.0, device="cuda")  # 128 MiB
+        try:
+            torch.full((32 * MIB,), 4.0, device="cuda")
+        except torch.OutOfMemoryError as error:
+            assert "budget" in str(error), error
+        else:
+            raise AssertionError("a pool beyond the limit")
     assert x.eq(3).all().item() and all(one.eq(i).all().item() for i, one in enumerate(kept))
     assert torch.cuda.max_memory_reserved() <= 512 * MIB
     del kept, x

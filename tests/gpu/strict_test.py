@@ -1,4 +1,4 @@
-"""Memory that was left is overwritten (poison) or taken off the card (decommit): nobody still looks there. See checks.py."""
+"""Memory that was left is overwritten (poison) or taken off the card (decommit). See checks.py."""
 
 import ctypes
 import sys

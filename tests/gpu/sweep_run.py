@@ -2,8 +2,8 @@
 
     sweep_run.py [--mode move replay] [--at-once 12] [--samples 3] [--seconds 200]
 
-Prints counts for each mode and every operator that did not come out equal. One that ends its process is a result ("crash");
-those that were not reached in time are counted.
+Prints counts for each mode and every operator that did not come out equal. One that ends its process is a result
+("crash"); those that were not reached in time are counted.
 """
 
 import argparse
@@ -39,7 +39,8 @@ def shard(mode, offset, options, deadline):
             stats = next((line["stats"] for line in lines if "stats" in line), {"error": errors[-500:]})
             break
         if time.time() < deadline:
-            results.append({"op": begun[-1]["begin"], "status": "crash", "samples": 0, "backward": 0, "why": errors[-300:]})
+            crash = {"op": begun[-1]["begin"], "status": "crash", "samples": 0, "backward": 0, "why": errors[-300:]}
+            results.append(crash)
         first = begun[-1]["index"] + 1
     return results, stats
 

@@ -24,7 +24,8 @@ def test_nothing_set_says_nothing():
 @pytest.mark.parametrize("setting, says", [
     ("expandable_segments:True", "one range"), ("max_split_size_mb:128", "split and merged"),
     ("max_non_split_rounding_mb:32", "512 bytes"), ("roundup_power2_divisions:4", "512 bytes"),
-    ("roundup_power2_divisions:[256:1,512:2,>:4]", "512 bytes"), ("garbage_collection_threshold:0.8", "budget needs it"),
+    ("roundup_power2_divisions:[256:1,512:2,>:4]", "512 bytes"),
+    ("garbage_collection_threshold:0.8", "budget needs it"),
     ("large_segment_size_mb:40", "no segments"), ("release_lock_on_cudamalloc:True", "not called"),
 ])  # fmt: skip
 def test_what_has_no_effect_is_one_line_that_says_why(setting, says):
@@ -33,8 +34,8 @@ def test_what_has_no_effect_is_one_line_that_says_why(setting, says):
 
 
 @pytest.mark.parametrize("setting", [
-    "backend:native", "expandable_segments:False", "pinned_use_background_threads:True", "pinned_use_cuda_host_register:True",
-    "pinned_num_register_threads:8", "pinned_reserve_segment_size_mb:64", "graph_capture_record_stream_reuse:True",
+    "backend:native", "expandable_segments:False", "pinned_use_background_threads:True",
+    "pinned_use_cuda_host_register:True", "pinned_num_register_threads:8", "pinned_reserve_segment_size_mb:64", "graph_capture_record_stream_reuse:True",
 ])  # fmt: skip
 def test_what_still_does_what_it_says_passes_in_silence(setting):
     assert judge(conf(setting), "spillway").notices == []
@@ -81,7 +82,7 @@ def test_the_keys_are_those_torch_has():
             pytest.skip(f"this torch comes without {name}")
         text = re.sub(r"//[^\n]*", "", (headers / name).read_text())
         keys = re.search(r"std::unordered_set<std::string> keys\{(.*?)\}", text, re.DOTALL)[1]
-        known |= {part for part in re.sub(r'"\s*"', "", keys).replace('"', "").replace(" ", "").replace("\n", "").split(",")}
+        known |= set(re.sub(r'["\s]', "", keys).split(","))
     assert known == alloc_conf._KNOWN
 
 

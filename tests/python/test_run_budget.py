@@ -121,6 +121,7 @@ def test_a_script_that_catches_it_goes_on_with_its_data(spillway):
 
 @pytest.mark.parametrize("flags, says", [
     (["--policy", "no-such-policy"], "unknown policy 'no-such-policy'"), (["--budget", "1"], "budget"),
+    (["--allocator", "native"], "allocator 'native' is for cards"),
 ])  # fmt: skip
 def test_what_the_engine_refuses_is_one_sentence_and_exit_code_two(spillway, flags, says):
     done = spillway(TRAINS, "run", "--device", "cpu", "--budget", "1GiB", *flags)
