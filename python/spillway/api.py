@@ -199,6 +199,12 @@ def disable() -> None:
     _job = None
 
 
+def end_trace() -> None:
+    """Closes the trace, where one is written; what happens from here on is not in it."""
+    if _job is not None:
+        _job.library.end_trace()
+
+
 def is_enabled() -> bool:
     return _job is not None
 

@@ -42,6 +42,7 @@ _SIGNATURES: dict[str, list[Any]] = {
     "spillway_region_end": [],
     "spillway_late_ops": [],
     "spillway_after_fork_child": [],
+    "spillway_end_trace": [],
     "spillway_evict_all": [],
     "spillway_sweep": [ctypes.c_int],
     "spillway_step_aside_for_handlers": [],

@@ -7,17 +7,20 @@ every second, so that a run that is killed leaves one that is at most that old.
 
 from __future__ import annotations
 
+import argparse
 import atexit
+import dataclasses
 import json
 import os
 import shutil
+import subprocess
 import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from spillway import api, flags, script, summary
+from spillway import api, flags, native, script, summary
 
 _REFRESH_SECONDS = 1.0  # a person's patience; writing the file takes well under a millisecond
 
@@ -25,27 +28,63 @@ _REFRESH_SECONDS = 1.0  # a person's patience; writing the file takes well under
 def main(arguments: Sequence[str]) -> int:
     parser = flags.make_parser("run", "Runs a script inside a byte budget; without --budget it only watches.")
     parser.add_argument("--trace", metavar="FILE", help="record the run (.spt)")
+    parser.add_argument("--report", metavar="PAGE", help="record the run and draw it (.html, trace beside it)")
     parser.add_argument("--stats", metavar="FILE", help="write the summary as JSON")
     parser.add_argument("--quiet", action="store_true", help="no table, no live line")
     given = parser.parse_args(arguments)
     try:
         program = script.load(*flags.program(given))
         stats_file = None if given.stats is None else flags.check_writable(flags.of_this_rank(given.stats))
-        trace = None if given.trace is None else flags.check_writable(flags.of_this_rank(given.trace))
+        drawing = _drawing(given)
+        trace = _trace_file(given.trace, drawing)
         with flags.telling(parser.prog):
             api.enable(**flags.engine_words(given), trace=trace)
     except (ValueError, RuntimeError) as error:
         flags.fail(parser.prog, error)
-    Reporter(stats_file, given.quiet).start()
+    Reporter(stats_file, given.quiet, drawing).start()
     program.run()
     return 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Drawing:
+    """The page that is drawn of the run when it is over. Absolute paths: a script may go elsewhere meanwhile."""
+
+    page: Path
+    trace: Path
+    title: str
+
+    def make(self) -> str:
+        """What the tool says; RuntimeError when it fails."""
+        api.end_trace()
+        command = [native.TOOL, "report", self.trace, "-o", self.page, "--title", self.title]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise RuntimeError(done.stderr.strip())
+        return done.stdout.strip()
+
+
+def _drawing(given: argparse.Namespace) -> Drawing | None:
+    if given.report is None:
+        return None
+    page = flags.check_writable(flags.of_this_rank(given.report)).absolute()
+    trace = page.with_suffix(".spt") if given.trace is None else flags.of_this_rank(given.trace).absolute()
+    return Drawing(page, trace, Path(flags.program(given)[0][0]).name)
+
+
+def _trace_file(given: str | None, drawing: Drawing | None) -> Path | None:
+    """Where the run is recorded: as told, or beside the page that is drawn of it."""
+    if drawing is not None:
+        return flags.check_writable(drawing.trace)
+    return None if given is None else flags.check_writable(flags.of_this_rank(given))
 
 
 class Reporter:
     """Tells what happens while the script runs and, once, when the interpreter ends."""
 
-    def __init__(self, stats_file: Path | None, quiet: bool) -> None:
+    def __init__(self, stats_file: Path | None, quiet: bool, drawing: Drawing | None = None) -> None:
         self._stats_file = stats_file
+        self._drawing = drawing
         self._quiet = quiet
         self._live = not quiet and sys.stderr.isatty()
         self._process = os.getpid()
@@ -75,6 +114,17 @@ class Reporter:
         self._write(stats, finished=True)
         if not self._quiet:
             print("\r\x1b[2K" * self._live + summary.table(stats), file=sys.stderr, flush=True)
+        if self._drawing is not None:
+            self._draw(self._drawing)
+
+    def _draw(self, drawing: Drawing) -> None:
+        try:
+            made = drawing.make()
+        except (OSError, RuntimeError) as error:
+            print(f"spillway: no page was drawn: {error}", file=sys.stderr)
+            return
+        if not self._quiet:
+            print(f"spillway drew {made}", file=sys.stderr)
 
     def _write(self, stats: dict[str, Any], finished: bool) -> None:
         if self._stats_file is None:

@@ -113,6 +113,10 @@ int spillway_late_ops() {
 // The engine's own fork handlers have done it; the entry stays for the hook's sake.
 int spillway_after_fork_child() { return 0; }
 
+int spillway_end_trace() {
+  return guarded([] { close_trace(on()); });
+}
+
 int spillway_evict_all() {
   return guarded([] { on().engine().evict_all(Leave::move); });
 }

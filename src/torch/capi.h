@@ -19,6 +19,8 @@ SPILLWAY_API int spillway_region_begin();
 SPILLWAY_API int spillway_region_end();
 SPILLWAY_API int spillway_late_ops();
 SPILLWAY_API int spillway_after_fork_child();
+// The trace is whole and closed from here on; what happens later is not in it.
+SPILLWAY_API int spillway_end_trace();
 SPILLWAY_API int spillway_evict_all();
 SPILLWAY_API int spillway_sweep(int mode);
 SPILLWAY_API int spillway_step_aside_for_handlers();

@@ -75,6 +75,19 @@ def test_a_script_in_half_its_memory_prints_the_same(spillway, tmp_path, plain, 
     assert "16.0 MiB" in done.stderr
 
 
+def test_a_run_is_recorded_and_drawn_in_one_go_wherever_the_script_went(spillway, tmp_path):
+    goes = "import os\nos.chdir('/')\n"
+    done = spillway(goes + TRAINS, "run", "--device", "cpu", "--budget", BUDGET, "--report", "page.html")
+    assert done.returncode == 0, done.stderr
+    assert f"spillway drew {tmp_path / 'page.html'}: " in done.stderr and "drew" not in done.stdout
+    page = (tmp_path / "page.html").read_text()
+    assert page.startswith("<!doctype html>") and page.endswith("</html>\n")
+    assert page.count('id="record-') >= 3  # a step each
+    command = [native.TOOL, "export", "--summary", tmp_path / "page.spt"]
+    summary = subprocess.run(command, capture_output=True, text=True)
+    assert "ends in the middle" not in summary.stderr
+
+
 def test_without_a_budget_nothing_moves(spillway, tmp_path, plain):
     done = spillway(TRAINS, "run", "--device", "cpu", "--stats", "out.json")
     assert done.stdout == plain

@@ -246,3 +246,16 @@ def test_help_names_every_flag(spillway):
     assert done.returncode == 0
     for flag in "budget device policy host-limit spill-dir workspace trace stats quiet".split():
         assert f"--{flag}" in done.stdout
+
+
+def test_a_page_that_cannot_be_drawn_is_told_and_changes_nothing_else(spillway, script, tmp_path):
+    done = spillway("run", "--report", "page.html", script("print('mine')\nraise SystemExit(7)\n"))
+    assert (done.returncode, done.stdout) == (7, "mine\n")
+    assert f"spillway: no page was drawn: spillway: {tmp_path / 'page.spt'}: " in done.stderr
+    assert not (tmp_path / "page.html").exists()
+
+
+def test_a_page_in_a_folder_that_is_not_there_is_refused_before_anything_runs(spillway, script):
+    done = spillway("run", "--report", "no/such/page.html", script("print('mine')\n"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "cannot write no/such/page.html" in done.stderr
