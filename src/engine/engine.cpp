@@ -380,11 +380,6 @@ bool Engine::try_set_outside(Bytes outside, bool may_evict) {
   return fits;
 }
 
-bool Engine::try_make_room(Bytes size) {
-  Lock lock(mutex_);
-  return make_room(size, lock);
-}
-
 Bytes Engine::limit_beside(Bytes outside) const {
   const Bytes whole = options_.budget ? *options_.budget - outside : options_.address_space;
   return round_down(std::max(whole, 0_B), options_.granule);

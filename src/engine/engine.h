@@ -171,8 +171,6 @@ class Engine {
   // The same ahead of time, for what is about to be taken: false, and nothing has changed, when there is no room and, if
   // anybody may leave for it, none can be made.
   [[nodiscard]] bool try_set_outside(Bytes outside, bool may_evict);
-  // Lets somebody leave for the size; false when nobody may.
-  [[nodiscard]] bool try_make_room(Bytes size);
   // Gives free memory back to the device; with `wait`, also what enqueued work still uses.
   void trim(bool wait = false);
   // Waits for every copy that is under way.

@@ -239,22 +239,20 @@ class CudaAllocator final : public CUDAAllocator {
 
   // Room is made before the pool may grow, and the true count follows. A capture forbids that anybody leaves.
   void* take_private(std::size_t size, cudaStream_t stream) {
+    if (native_places_) return take_private_inside_limit(size, stream);
     const bool capturing = is_capturing();
-    if (native_places_) return take_private_inside_limit(size, stream, capturing);
     if (!engine_.try_set_outside(native_reserved() + growth_for(size), !capturing)) refuse(size);
     void* data = before_.raw_alloc_with_stream(size, stream);
     if (!capturing) count_native();
     return data;
   }
 
-  void* take_private_inside_limit(std::size_t size, cudaStream_t stream, bool capturing) {
-    for (bool trimmed = false;; trimmed = true) {
-      try {
-        return before_.raw_alloc_with_stream(size, stream);
-      } catch (const c10::OutOfMemoryError&) {
-        if (capturing || (trimmed && !engine_.try_make_room(bytes_of(size)))) refuse(size);
-      }
-      engine_.trim(/*wait=*/true);  // for a private pool torch's allocator gives back that pool's cache alone
+  // While a private pool is open torch's allocator gives none of its other cache back, so that nobody's leaving helps.
+  void* take_private_inside_limit(std::size_t size, cudaStream_t stream) {
+    try {
+      return before_.raw_alloc_with_stream(size, stream);
+    } catch (const c10::OutOfMemoryError&) {
+      refuse(size);
     }
   }
 

@@ -102,6 +102,57 @@ TEST_F(EngineTest, BringsBackTheSameBytes) {
   EXPECT_TRUE(holds(first, 512_KiB, 1));
 }
 
+// budget          1 MiB   ########
+// what is there   ####            first, unused for longer
+//                     ####        second
+// outside         ....            512 KiB taken by somebody else: first leaves before they are taken
+TEST_F(EngineTest, MakesRoomForWhatIsTakenOutsideBeforeItIsTaken) {
+  Storage& first = make(512_KiB, 1);
+  Storage& second = make(512_KiB, 2);
+  use(second);
+  EXPECT_TRUE(engine.try_set_outside(512_KiB, /*may_evict=*/true));
+  EXPECT_LE(device.committed(Tier::device), 512_KiB);
+  EXPECT_EQ(first.data, nullptr);
+  EXPECT_NE(second.data, nullptr);
+  EXPECT_EQ(engine.stats().violations, 0);
+}
+
+TEST_F(EngineTest, RefusesWhatIsTakenOutsideWhenNobodyMayLeaveForIt) {
+  Storage& first = make(512_KiB, 1);
+  Storage& second = make(512_KiB, 2);
+  EXPECT_FALSE(engine.try_set_outside(512_KiB, /*may_evict=*/false));
+  EXPECT_NE(first.data, nullptr);
+  EXPECT_NE(second.data, nullptr);
+  EXPECT_FALSE(engine.try_set_outside(2_MiB, /*may_evict=*/true));
+  EXPECT_EQ(engine.stats().violations, 0);
+  use(first);
+  use(second);
+  EXPECT_TRUE(holds(first, 512_KiB, 1) && holds(second, 512_KiB, 2));
+}
+
+TEST_F(EngineTest, OverwritesWhatHasLeftAndBringsItBackWhole) {
+  EngineOptions poisoned = options();
+  poisoned.poison = true;
+  HostDevice other(HostOptions{.granule = kGranule});
+  Engine strict{other, owner, other.caller_stream(), poisoned};
+  Storage storage;
+  storage.record = strict.try_allocate(512_KiB, other.caller_stream());
+  storage.data = storage.record->data;
+  auto lock = strict.lock();
+  strict.adopt(storage.record, &storage);
+  std::memset(storage.data, 7, 512 * 1024);
+  lock.unlock();
+  const std::byte* old = storage.data;
+  strict.evict_all(Leave::move);
+  ASSERT_EQ(storage.data, nullptr);
+  EXPECT_TRUE(std::all_of(old, old + 512 * 1024, [](std::byte byte) { return byte == std::byte{0xA5}; }));
+  lock.lock();
+  const Use use{storage.record, false};
+  ASSERT_FALSE(strict.acquire(std::span(&use, 1), other.caller_stream(), lock).has_value());
+  strict.release(std::span(&use, 1));
+  EXPECT_TRUE(holds(storage, 512_KiB, 7));
+}
+
 TEST_F(EngineTest, NeverTakesMoreThanTheBudget) {
   for (std::uint8_t i = 0; i < 40; ++i) {
     make(96_KiB + 4_KiB * (i % 7), i);
