@@ -85,7 +85,8 @@ class Timeline {
       const x = Math.round(this.x(at / unit)) + .5;
       this.rule(x, kTop, x, bottom, color("grid"));
       pen.fillStyle = color("soft");
-      pen.fillText(at === 0 ? "0" : formatTime(at), x, kTop + kMemoryHeight + kAxis / 2 + 3);
+      const text = at === 0 ? "0" : formatTime(at), most = this.canvas.clientWidth - pen.measureText(text).width / 2;
+      pen.fillText(text, Math.min(x, most), kTop + kMemoryHeight + kAxis / 2 + 3);
     }
   }
 
@@ -125,9 +126,8 @@ class Timeline {
     }
     const { budget, plan } = this.step.head;
     pen.lineWidth = 1.5;
-    const taken = [];
-    if (budget > 0) this.level(budget, "budget", `budget ${formatBytes(budget)}`, [7, 4], taken);
-    if (plan?.peak) this.level(plan.peak, "plan", `planned peak ${formatBytes(plan.peak)}`, [3, 3], taken);
+    if (budget > 0) this.level(budget, "budget", `budget ${formatBytes(budget)}`, [7, 4], -9);
+    if (plan?.peak) this.level(plan.peak, "plan", `planned peak ${formatBytes(plan.peak)}`, [3, 3], 10);
   }
 
   trace(heights, wide, fill) {
@@ -144,19 +144,17 @@ class Timeline {
     pen.fill();
   }
 
-  level(bytes, hue, text, dash, taken) {
+  // A line across at so many bytes, with its name above or below it.
+  level(bytes, hue, text, dash, aside) {
     const { pen } = this, y = Math.round(this.y(bytes)) + .5;
     this.rule(kGutter, y, this.canvas.clientWidth - kRight, y, color(hue), dash);
     pen.textAlign = "left";
-    const wide = pen.measureText(text).width + 12;
-    const left = kGutter + 8 + taken.reduce((sum, width) => sum + width + 6, 0);
-    taken.push(wide);
     pen.fillStyle = color("card");
-    pen.globalAlpha = .85;
-    pen.fillRect(left, y - 9, wide, 18);
+    pen.globalAlpha = .8;
+    pen.fillRect(kGutter + 5, y + aside - 7, pen.measureText(text).width + 10, 14);
     pen.globalAlpha = 1;
     pen.fillStyle = color(hue);
-    pen.fillText(text, left + 6, y + .5);
+    pen.fillText(text, kGutter + 10, y + aside);
   }
 
   paintLane(lane, row) {
