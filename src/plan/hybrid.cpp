@@ -2,7 +2,6 @@
 // that turned out superfluous or dear are taken back.
 #include <algorithm>
 #include <limits>
-#include <optional>
 #include <random>
 
 #include "plan/timeline.h"
@@ -49,9 +48,9 @@ class Search {
     for (const GapPlace gap : chosen) (void)keep_if_better(gap, Remedy::keep);
   }
 
-  void improve(int tries) {
+  void improve(int tries, std::uint32_t seed) {
     if (problem_.gap_count() == 0) return;
-    std::mt19937 dice(1);  // the same plan every time
+    std::mt19937 dice(seed);
     for (int i = 0; i < tries; ++i) {
       const auto gap = static_cast<GapPlace>(dice() % problem_.gap_count());
       const Remedy other = static_cast<Remedy>(dice() % 3);
@@ -179,18 +178,18 @@ class Search {
 
   bool relieve_once() {
     find_lacking();
-    std::optional<Candidate> best;
+    constexpr double kNone = std::numeric_limits<double>::infinity();
+    Candidate best{.gap = 0, .remedy = Remedy::keep, .score = kNone};
     for (const Remedy remedy : {Remedy::move, Remedy::drop}) {
       std::size_t tried = 0;
       for (Candidate candidate : find_candidates(remedy)) {
-        if (tried++ >= kTried && best) break;
+        if (tried++ >= kTried && best.score < kNone) break;
         candidate.score = score_of(candidate);
-        if (!best || candidate.score < best->score) best = candidate;
-        if (best->score == std::numeric_limits<double>::infinity()) best.reset();
+        if (candidate.score < best.score) best = candidate;
       }
     }
-    if (!best) return false;
-    choices_[best->gap] = {best->remedy, problem_.gaps()[best->gap].end};
+    if (best.score == kNone) return false;
+    choices_[best.gap] = {best.remedy, problem_.gaps()[best.gap].end};
     evaluate();
     return true;
   }
@@ -251,10 +250,10 @@ Plan plan_hybrid(const PlanRequest& request) {
   return search.plan();
 }
 
-Plan improve(const PlanRequest& request, const Plan& plan, int tries) {
+Plan improve(const PlanRequest& request, const Plan& plan, int tries, std::uint32_t seed) {
   Search search(request);
   search.take(plan);
-  search.improve(tries);
+  search.improve(tries, seed);
   return search.plan();
 }
 

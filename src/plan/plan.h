@@ -52,7 +52,7 @@ struct PlanRequest {
 // Keep, move or recompute per gap by cost per byte relieved, link and chains included.
 [[nodiscard]] Plan plan_hybrid(const PlanRequest& request);
 
-// Goes on from a plan by trying changes until `tries` of them are spent; never returns a worse one.
-[[nodiscard]] Plan improve(const PlanRequest& request, const Plan& plan, int tries);
+// Goes on from a plan by trying changes until `tries` of them are spent; never returns a worse one. `seed` chooses which.
+[[nodiscard]] Plan improve(const PlanRequest& request, const Plan& plan, int tries, std::uint32_t seed = 1);
 
 }  // namespace spillway
