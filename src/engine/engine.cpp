@@ -85,6 +85,8 @@ Record* Engine::try_allocate(Bytes size, StreamId on, const char* maker) {
   record->born_step = step_;
   record->maker = maker;
   settle(*record, *block);
+  record->hidden = rebuilding_ > 0;
+  if (!record->hidden) recorder_.birth(*record);
   if (tape_.on()) tape_.birth(*record, device_.now());
   return record;
 }
@@ -143,6 +145,7 @@ bool Engine::free(void* data) {
   const Lock lock(mutex_);
   Record* record = table_.find(data);
   if (record == nullptr) return false;
+  if (!record->hidden) recorder_.death(*record);
   if (record->dependents > 0) {
     count(*record, -1);
     if (record->owner != nullptr) owner_.disown(*record);
@@ -166,6 +169,7 @@ bool Engine::free(void* data) {
 void Engine::died(Record* record) {
   const Lock lock(mutex_);
   note_absent(*record, -1);
+  recorder_.death(*record);
   if (tape_.on() && record->dependents == 0) tape_.death(*record, device_.now());
   owner_.disown(*record);
   if (record->residence == Residence::dropped) {
@@ -338,18 +342,20 @@ Shortage Engine::shortage(Bytes asked) const {
 
 // --- control --------------------------------------------------------------------------------------------------------
 
-void Engine::end_step() {
+void Engine::end_step(const std::vector<Nanos>& durations) {
   const Lock lock(mutex_);
   ++stats_.steps;
   ++step_;
   if (tape_.on()) tape_.end_step(device_.now());
   forget_old_recipes();
+  steer_end_step(durations);
 }
 
 void Engine::set_policy(ReactivePolicy policy, Leave leave) {
   const Lock lock(mutex_);
   options_.policy = policy;
   options_.leave = leave;
+  forget_plans();
 }
 
 void Engine::set_budget(std::optional<Bytes> budget) {

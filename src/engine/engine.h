@@ -21,10 +21,13 @@
 
 #include "arena/arena.h"
 #include "device/device.h"
+#include "engine/course.h"
+#include "engine/planner.h"
 #include "engine/policy.h"
 #include "engine/recipe.h"
 #include "engine/record.h"
 #include "engine/record_table.h"
+#include "engine/step_recorder.h"
 #include "engine/tape.h"
 #include "swap/mover.h"
 
@@ -69,6 +72,8 @@ struct EngineOptions {
   ReactivePolicy policy = ReactivePolicy::dtr;
   Leave leave = Leave::cheaper;
   double move_nanos_per_byte = 1.0;  // out and back, for the choice between move and replay
+  bool plans = false;           // steps that repeat are planned; what a plan leaves open is up to the policy
+  Costs costs;                  // what plans reckon with
   bool poison = false;          // overwrite what has left
 };
 
@@ -161,8 +166,20 @@ class Engine {
   // With the lock: the trace this engine writes, if any.
   [[nodiscard]] Tape& tape() { return tape_; }
 
+  // --- plans: with the lock -----------------------------------------------------------------------------------------
+  // An op is about to run; `key` tells it from others by what it is and how large its arguments are.
+  void steer_before(std::uint64_t key, Lock& lock);
+  // It has run, and its pins are dropped.
+  void steer_after(std::span<const Use> uses, std::span<Record* const> outputs, Lock& lock);
+  [[nodiscard]] bool steers() const { return course_.on; }
+  // Whether every op is to be told by note_step_op, and whether its time on the device matters.
+  [[nodiscard]] bool wants_ops() const { return tape_.on() || recorder_.on(); }
+  [[nodiscard]] bool wants_times() const { return recorder_.on_planned_step(); }
+  void note_step_op(const OpNote& note, std::uint64_t key);
+
   // --- control: these take the lock themselves ----------------------------------------------------------------------
-  void end_step();
+  // `durations`: of the ops since the last step's end, where wants_times() was true and the device measures.
+  void end_step(const std::vector<Nanos>& durations = {});
   // Empty: watch only from now on.
   void set_budget(std::optional<Bytes> budget);
   void set_policy(ReactivePolicy policy, Leave leave);
@@ -221,7 +238,17 @@ class Engine {
   [[nodiscard]] bool bring_home(Record* record, Lock& lock);
   [[nodiscard]] bool fetch(Record* record, Lock& lock);
   void rebuild(Record* record, Lock& lock);
+  void arrive(Record& record, const Block& block);
   void settle(Record& record, const Block& block);
+  [[nodiscard]] bool plans() const { return options_.plans && options_.budget.has_value() && !child_; }
+  void start_due(Bytes need, Lock& lock);
+  [[nodiscard]] bool try_prefetch(Record* record, Lock& lock);
+  [[nodiscard]] static Record* find_part(const Leaving& leaving, std::span<const Use> uses, std::span<Record* const> outputs);
+  void steer_end_step(const std::vector<Nanos>& durations);
+  void begin_recording();
+  void start_planning();
+  void plan_with_more_slack();
+  void forget_plans();
   void before_write(Record* record, Lock& lock);
   void turn_drops_into_moves(std::span<const Use> uses, Lock& lock);
   void undrop(Record& record);
@@ -274,6 +301,12 @@ class Engine {
   std::uint64_t commits_ = 0;      // of the arena, when its bytes were last counted
   RecentPeaks recent_;
   EngineStats stats_;
+
+  StepRecorder recorder_;
+  std::shared_ptr<const RecordedSteps> recorded_;
+  Planner planner_;
+  Course course_;
+  std::int64_t slack_ = 0;  // percent of the budget that plans leave free
 };
 
 }  // namespace spillway

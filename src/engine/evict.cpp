@@ -51,6 +51,7 @@ std::vector<Record*> Engine::pick_victims(Bytes size) const {
 
 bool Engine::make_room(Bytes size, Lock& lock) {
   if (child_) return false;
+  if (course_.on) ++course_.surprises;
   bool progress = false;
   std::vector<Record*> victims = pick_victims(size);
   for (Record* victim : victims) ++victim->refs;
@@ -150,16 +151,21 @@ bool Engine::fetch(Record* record, Lock& lock) {
     changed_.notify_all();
     return false;
   }
-  record->arrival = mover_.move_in(*record->copy, block->range.begin, record->size);
-  if (tape_.on()) tape_.move(*record, trace_tier(*record), TraceTier::device, false, device_.now());
-  record->streams = 0;
-  stats_.moved_in += record->size;
-  away_.erase(record);
-  note_absent(*record, -1);
-  settle(*record, *block);
-  if (!record->orphan) owner_.attach(*record);
+  arrive(*record, *block);
   changed_.notify_all();
   return true;
+}
+
+// Enqueues the way in: from now on its storage is there for whoever waits for it.
+void Engine::arrive(Record& record, const Block& block) {
+  record.arrival = mover_.move_in(*record.copy, block.range.begin, record.size);
+  if (tape_.on()) tape_.move(record, trace_tier(record), TraceTier::device, false, device_.now());
+  record.streams = 0;
+  stats_.moved_in += record.size;
+  away_.erase(&record);
+  note_absent(record, -1);
+  settle(record, block);
+  if (!record.orphan) owner_.attach(record);
 }
 
 void Engine::evict_all(Leave leave) {

@@ -41,6 +41,7 @@ struct Record {
   Residence residence = Residence::resident;
   bool orphan = false;    // its storage died, its bytes are kept for those that are rebuilt from it
   bool held = false;      // its address left our sight: stays for life
+  bool hidden = false;    // made by a rebuild: the run without us would not have it
   std::uint32_t pins = 0;
   std::uint32_t refs = 0;        // recipes and running evictions that name this record
   std::uint32_t dependents = 0;  // dropped records whose recipes need these bytes

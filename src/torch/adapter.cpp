@@ -59,6 +59,8 @@ at::DataPtr Adapter::allocate(std::size_t size) {
   return {record->data, record->data, &delete_block, options_.where};
 }
 
+void Adapter::end_step() { engine_.end_step(options_.clock ? options_.clock->read() : std::vector<Nanos>{}); }
+
 void* Adapter::weak(Record& record) {
   c10::raw::weak_intrusive_ptr::incref(storage_of(record));
   return record.owner;

@@ -17,6 +17,7 @@
 
 #include "engine/engine.h"
 #include "torch/no_access.h"
+#include "torch/op_clock.h"
 
 namespace spillway {
 
@@ -33,6 +34,7 @@ struct AdapterOptions {
   std::function<void(void*)> free_foreign;           // memory with our deleter that is not the engine's
   std::function<Nanos(const TorchRecipe&, Bytes made)> estimate;  // an operator's time on the device; none: measured
   std::function<bool()> capturing;                   // the calling thread's work goes into a graph: addresses are kept
+  std::unique_ptr<OpClock> clock;                    // of the device; none: the host's clock is its clock
   std::string allocator = "spillway";                // who places the device's memory, in the user's word
 };
 
@@ -51,6 +53,8 @@ class Adapter final : public Owner {
 
   // With the lock: the record behind a storage, adopted on first sight; null when foreign or without bytes.
   [[nodiscard]] Record* resolve(c10::StorageImpl* storage);
+
+  void end_step();
 
   // Throws torch's OutOfMemoryError when nothing can leave.
   [[nodiscard]] at::DataPtr allocate(std::size_t size);

@@ -71,7 +71,7 @@ int spillway_thread_off() {
 }
 
 int spillway_step() {
-  return guarded([] { on().engine().end_step(); });
+  return guarded([] { on().end_step(); });
 }
 
 int spillway_phase(int phase) {

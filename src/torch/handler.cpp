@@ -46,6 +46,10 @@ class Call {
   void enter(c10::DispatchKeySet keys) {
     auto lock = engine_.lock();
     find_uses();
+    if (engine_.steers() || engine_.wants_ops()) {
+      key_ = key_of_call();
+      engine_.steer_before(key_, lock);
+    }
     const auto why = engine_.acquire(std::span<const Use>(uses_.data(), uses_.size()), adapter_.stream(), lock);
     if (why) {
       lock.unlock();
@@ -59,6 +63,8 @@ class Call {
     clock_ = engine_.begin_op();
     live_before_ = engine_.live();
     if (measures()) begin_ = adapter_.device().now();
+    timed_ = engine_.wants_times() && adapter_.options().clock;
+    if (timed_) adapter_.options().clock->start();
     if (traits_.splits) lists_ = list_bytes(c10::ArrayRef<c10::IValue>(stack_).slice(stack_.size() - traits_.arguments));
   }
 
@@ -80,7 +86,14 @@ class Call {
     return traits_.replay == Replay::fresh || (!uses_.empty() && uses_[0].write && !uses_[0].record->recipes.empty());
   }
 
-  [[nodiscard]] bool measures() const { return engine_.tape().on() || (recipe_ && !adapter_.options().estimate); }
+  // What the op is and how large its arguments are: other sizes are another step.
+  [[nodiscard]] std::uint64_t key_of_call() const {
+    std::uint64_t key = reinterpret_cast<std::uintptr_t>(&op_.schema());
+    for (const Use& use : uses_) key = (key ^ static_cast<std::uint64_t>(use.record->size.count)) * 0x9E3779B97F4A7C15ull;
+    return key;
+  }
+
+  [[nodiscard]] bool measures() const { return engine_.wants_ops() || (recipe_ && !adapter_.options().estimate); }
 
   void note_epochs() {
     Record* self = recipe_->in_place ? uses_[0].record : nullptr;
@@ -99,14 +112,16 @@ class Call {
 
   void leave() {
     thread_local std::vector<Recipe*> dying;
+    if (timed_) adapter_.options().clock->stop();
     {
-      const auto lock = engine_.lock();
+      auto lock = engine_.lock();
       note_floor();
       find_outputs();
-      if (engine_.tape().on()) trace();
+      if (engine_.wants_ops()) trace();
       keep_recipe();
       hold_what_leaves_sight();
       engine_.release(uses_);
+      if (engine_.steers()) engine_.steer_after(uses_, {outputs_.data(), outputs_.size()}, lock);
       engine_.take_dying(dying);
     }
     for (Recipe* recipe : dying) put_back(static_cast<TorchRecipe*>(recipe));
@@ -118,16 +133,17 @@ class Call {
   }
 
   void trace() {
-    Ids inputs, mutated, aliased;
+    Ids inputs, mutated, outputs, aliased;
+    for (const Record* record : outputs_) outputs.push_back(record->id);
     for (const Use& use : uses_) {
       (use.write ? mutated : inputs).push_back(use.record->id);
-      if (std::find(outputs_.begin(), outputs_.end(), use.record->id) != outputs_.end()) aliased.push_back(use.record->id);
+      if (std::find(outputs_.begin(), outputs_.end(), use.record) != outputs_.end()) aliased.push_back(use.record->id);
     }
     const auto view = [](const Ids& ids) { return std::span<const StorageId>(ids.data(), ids.size()); };
-    engine_.tape().op({.name = op_.schema().name(), .phase = current_phase(), .stream = adapter_.stream(), .start = begin_,
+    engine_.note_step_op({.name = op_.schema().name(), .phase = current_phase(), .stream = adapter_.stream(), .start = begin_,
                        .duration = adapter_.device().now() - begin_, .transient = engine_.peak_in_op() - live_before_,
-                       .replayable = traits_.replay != Replay::never, .inputs = view(inputs), .outputs = view(outputs_),
-                       .mutated = view(mutated), .aliased = view(aliased)});
+                       .replayable = traits_.replay != Replay::never, .inputs = view(inputs), .outputs = view(outputs),
+                          .mutated = view(mutated), .aliased = view(aliased)}, key_);
   }
 
   // Lists count with their largest element: under a tight budget the others need not be there.
@@ -153,13 +169,11 @@ class Call {
   }
 
   void find_outputs() {
-    const bool tracing = engine_.tape().on();
     for (const c10::IValue& value : results()) {
       storages_.clear();
       add_storages(value, storages_);
       for (c10::StorageImpl* storage : storages_) {
-        const Record* record = adapter_.resolve(storage);
-        if (tracing && record != nullptr) outputs_.push_back(record->id);
+        if (Record* record = adapter_.resolve(storage)) outputs_.push_back(record);
       }
     }
   }
@@ -224,7 +238,9 @@ class Call {
   Stack& stack_;
   Uses uses_;
   Storages storages_;
-  Ids outputs_;
+  c10::SmallVector<Record*, 16> outputs_;
+  std::uint64_t key_ = 0;
+  bool timed_ = false;
   TorchRecipePtr recipe_;
   std::uint64_t clock_ = 0;
   ListBytes lists_;

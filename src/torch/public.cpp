@@ -63,7 +63,7 @@ void set_budget(const std::string& amount) {
   told([&] { on().engine().set_budget(parse_bytes(amount)); });
 }
 
-void step() { on().engine().end_step(); }
+void step() { on().end_step(); }
 
 Stats stats() {
   if (adapter() == nullptr) throw std::logic_error("Spillway was never on: call spillway::enable first");

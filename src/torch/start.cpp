@@ -38,15 +38,23 @@ std::string allocator_of(const nlohmann::json& options) { return options.value("
 
 EngineOptions engine_options(const nlohmann::json& options) {
   const std::string policy = options.value("policy", "dtr");
-  const auto found = find_policy(policy);
-  if (!found) throw InputError("unknown policy '" + policy + "': lru and dtr are there");
   EngineOptions engine;
+  engine.plans = policy == "hybrid";
+  const auto found = engine.plans ? ReactivePolicy::dtr : find_policy(policy);
+  if (!found) throw InputError("unknown policy '" + policy + "': hybrid, dtr and lru are there");
   engine.budget = bytes_option(options, "budget_bytes");
   engine.policy = *found;
   engine.leave = *found == ReactivePolicy::lru ? Leave::move : Leave::cheaper;
   engine.smallest = bytes_option(options, "min_evict_bytes").value_or(engine.smallest);
   engine.poison = options.value("poison", false);
   return engine;
+}
+
+// A copy in RAM or to a disk beside computing on all cores: nothing hides, so its price is most of its time.
+Costs host_costs(bool host_tier) {
+  const double each_way = host_tier ? 0.15 : 0.5;
+  return {.out_nanos_per_byte = each_way, .in_nanos_per_byte = each_way, .out_price = each_way / 2, .in_price = each_way / 2,
+          .per_copy = 20_us, .per_replay = 5_us};
 }
 
 std::unique_ptr<Adapter> start_on_cpu(const nlohmann::json& options) {
@@ -56,6 +64,7 @@ std::unique_ptr<Adapter> start_on_cpu(const nlohmann::json& options) {
   engine.granule = kHostGranule;
   engine.alignment = 64_B;
   engine.host_limit = bytes_option(options, "host_limit_bytes").value_or(0_B);
+  engine.costs = host_costs(engine.host_limit > 0_B);
   if (engine.budget && *engine.budget < engine.granule) throw InputError("a budget of " + to_text(*engine.budget) + " is below the smallest possible, " + to_text(engine.granule));
   HostOptions host{.memory = {}, .host_memory = {}, .file_room = {}, .granule = kHostGranule, .poison = engine.poison, .file = std::nullopt};
   if (engine.budget) {

@@ -9,6 +9,7 @@
 #include "device/cuda/cuda_device.h"
 #include "device/cuda/driver.h"
 #include "torch/cuda/cuda_allocator.h"
+#include "torch/cuda/cuda_op_clock.h"
 #include "torch/cuda/native_source.h"
 #include "torch/cuda/op_cost.h"
 #include "torch/host_room.h"
@@ -30,6 +31,11 @@ constexpr Bytes kHostStep = 64_MiB;
 constexpr Bytes kFileRoom = 512_GiB;
 // Out and back over the link, about 50 GB/s each way (NVIDIA H200, gpu_tests --gtest_filter='CudaFigures.*').
 constexpr double kMoveNanosPerByte = 0.04;
+
+// Copies at 55 GB/s each way; beside them kernels take 0.84 ms longer for every GiB out and back, most of it on the way
+// back (NVIDIA H200: docs/results.md).
+constexpr Costs kCardCosts{.out_nanos_per_byte = 1 / 55.0, .in_nanos_per_byte = 1 / 55.0, .out_price = 0.00016, .in_price = 0.00063,
+                           .per_copy = 10_us, .per_replay = 4_us};
 
 // Reserved addresses of the card that never get memory.
 std::byte* reserve_no_access() {
@@ -58,6 +64,7 @@ void start_on_cuda(EngineOptions engine, const CudaStart& start) {
   engine.address_space = kCardSpace;
   engine.host_granule = kHostStep;
   engine.move_nanos_per_byte = kMoveNanosPerByte;
+  engine.costs = kCardCosts;
   if (engine.budget) {
     engine.host_limit = start.host_limit.value_or(room_on_host() * 8 / 10);
     engine.file_limit = start.spill_folder ? kFileRoom : 0_B;
@@ -71,6 +78,7 @@ void start_on_cuda(EngineOptions engine, const CudaStart& start) {
   AdapterOptions options{.where = c10::Device(c10::kCUDA, index), .no_access = reserve_no_access(),
                          .current_stream = [&card, index] { return current_cuda_stream(card, index); },
                          .free_foreign = &free_native, .estimate = &estimate_cuda_time, .capturing = &is_capturing,
+                         .clock = std::make_unique<CudaOpClock>(start.card),
                          .allocator = start.native_allocator ? "native" : "spillway"};
   std::unique_ptr<BlockSource> source;
   if (start.native_allocator) source = std::make_unique<NativeSource>(*c10::cuda::CUDACachingAllocator::get(), card, index);

@@ -1,0 +1,42 @@
+// Where the run is on its script: which op comes next, who left by it, whose way back is due. Belongs to the engine's lock.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "engine/record.h"
+#include "engine/script.h"
+
+namespace spillway {
+
+struct Course {
+  // A record outlives its storage; the number tells whether it is still the same one's.
+  struct Gone {
+    Record* record = nullptr;
+    StorageId id;
+  };
+
+  std::shared_ptr<const Script> script;  // null: nothing to follow
+  bool on = false;                       // this step has gone by the script so far
+  std::size_t next = 0;
+  std::vector<Gone> gone;                // by gap
+  std::deque<std::uint32_t> due;         // gaps whose way back waits for room
+  int missed = 0;                        // steps in a row that went another way
+  int surprises = 0;                     // in this step: room that had to be made though the plan had enough
+
+  void set(std::shared_ptr<const Script> made) {
+    script = std::move(made);
+    gone.assign(script ? script->gap_count() : 0, {});
+    missed = 0;
+  }
+  void begin_step() {
+    on = script != nullptr;
+    next = 0;
+    surprises = 0;
+    due.clear();
+  }
+};
+
+}  // namespace spillway

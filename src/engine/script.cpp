@@ -1,0 +1,52 @@
+#include "engine/script.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "liveness/liveness.h"
+
+namespace spillway {
+
+namespace {
+
+std::optional<std::uint16_t> find_nth(const std::vector<StorageId>& ids, StorageId id) {
+  const auto found = std::ranges::find(ids, id);
+  if (found == ids.end()) return std::nullopt;
+  return static_cast<std::uint16_t>(found - ids.begin());
+}
+
+std::optional<Leaving> find_part(const Op& op, StorageId id) {
+  if (const auto nth = find_nth(op.inputs, id)) return Leaving{.nth = *nth, .part = Part::input};
+  if (const auto nth = find_nth(op.mutated, id)) return Leaving{.nth = *nth, .part = Part::mutated};
+  if (const auto nth = find_nth(op.outputs, id)) return Leaving{.nth = *nth, .part = Part::output};
+  return std::nullopt;
+}
+
+std::vector<const Op*> ops_of(const Trace& trace, StepIndex step) {
+  std::vector<const Op*> ops;
+  for (const Event& event : trace.events) {
+    const auto* op = std::get_if<Op>(&event);
+    if (op != nullptr && op->step == step) ops.push_back(op);
+  }
+  return ops;
+}
+
+}  // namespace
+
+Script::Script(const RecordedSteps& steps, const Liveness& step, const Plan& plan) : keys_(steps.keys), predicted_(plan.predicted) {
+  const std::vector<const Op*> ops = ops_of(steps.trace, StepRecorder::kStep);
+  leavings_.resize(ops.size());
+  fetches_.resize(ops.size());
+  for (const Op* op : ops) needs_.push_back(op->transient);
+  for (const PlannedGap& planned : plan.gaps) {
+    const OpPlace op = planned.gap.begin - 1;
+    auto leaving = find_part(*ops[op], step.storages()[planned.gap.storage].id);
+    if (!leaving) continue;
+    leaving->gap = gap_count_++;
+    leaving->remedy = planned.remedy;
+    leavings_[op].push_back(*leaving);
+    if (planned.remedy == Remedy::move) fetches_[planned.fetch_at % ops.size()].push_back(leaving->gap);
+  }
+}
+
+}  // namespace spillway

@@ -1,0 +1,47 @@
+// A plan in the form the engine follows: by op what leaves after it and what starts its way back before it.
+//
+// Storages are named by the part they play in an op (its second input, its first result), since the same part is played by
+// another storage in every step. A gap ties a leaving to its return.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine/step_recorder.h"
+#include "plan/plan.h"
+
+namespace spillway {
+
+enum class Part : std::uint8_t { input, mutated, output };
+
+struct Leaving {
+  std::uint32_t gap = 0;
+  std::uint16_t nth = 0;  // among the op's storages of that part
+  Part part = Part::input;
+  Remedy remedy = Remedy::move;
+};
+
+class Script {
+ public:
+  Script(const RecordedSteps& steps, const Liveness& step, const Plan& plan);
+
+  [[nodiscard]] std::size_t op_count() const { return keys_.size(); }
+  [[nodiscard]] std::uint32_t gap_count() const { return gap_count_; }
+  [[nodiscard]] std::uint64_t key(std::size_t op) const { return keys_[op]; }
+  // What the op takes beside its arguments.
+  [[nodiscard]] Bytes need(std::size_t op) const { return needs_[op]; }
+  [[nodiscard]] std::span<const Leaving> leavings(std::size_t op) const { return leavings_[op]; }
+  [[nodiscard]] std::span<const std::uint32_t> fetches(std::size_t op) const { return fetches_[op]; }
+  [[nodiscard]] const Prediction& predicted() const { return predicted_; }
+
+ private:
+  std::vector<std::uint64_t> keys_;
+  std::vector<Bytes> needs_;
+  std::vector<std::vector<Leaving>> leavings_;
+  std::vector<std::vector<std::uint32_t>> fetches_;
+  std::uint32_t gap_count_ = 0;
+  Prediction predicted_;
+};
+
+}  // namespace spillway

@@ -1,0 +1,154 @@
+// Following a plan: what leaves after an op and starts its way back before one, and when a new plan is wanted.
+//
+// A plan is advice. A step that goes another way is left to the reactive evictor from there on, and so is memory that runs
+// short in spite of the plan.
+#include <algorithm>
+
+#include "base/error.h"
+#include "engine/engine.h"
+
+namespace spillway {
+
+namespace {
+
+constexpr int kMostMissed = 3;       // steps off course before the run is recorded anew
+constexpr std::int64_t kSlackParts = 100;  // of the budget: holes between storages, and what is not planned
+constexpr std::int64_t kFirstSlack = 2, kMostSlack = 12;
+
+}  // namespace
+
+void Engine::steer_before(std::uint64_t key, Lock& lock) {
+  if (!course_.on) return;
+  const Script& script = *course_.script;
+  if (course_.next == script.op_count() || script.key(course_.next) != key) {
+    course_.on = false;
+    return;
+  }
+  const std::size_t op = course_.next++;
+  for (const std::uint32_t gap : script.fetches(op)) course_.due.push_back(gap);
+  if (!course_.due.empty()) start_due(script.need(op), lock);
+}
+
+// In their order, as long as there is room beside the op that is about to run.
+void Engine::start_due(Bytes need, Lock& lock) {
+  while (!course_.due.empty()) {
+    const Course::Gone gone = course_.gone[course_.due.front()];
+    if (gone.record != nullptr && gone.record->id == gone.id && gone.record->residence == Residence::away) {
+      if (live_ + gone.record->size + need > arena_.limit() || !try_prefetch(gone.record, lock)) return;
+    }
+    if (!course_.due.empty()) course_.due.pop_front();
+  }
+}
+
+// False when no hole is large enough. See Note [Promote outside the lock].
+bool Engine::try_prefetch(Record* record, Lock& lock) {
+  if (record->orphan) return true;
+  const auto block = arena_.try_allocate(record->size, mover_.in_stream());
+  if (!block) return false;
+  if (commits_ != arena_.commits()) note_reserved();
+  record->residence = Residence::arriving;
+  ++record->refs;
+  void* weak = owner_.weak(*record);
+  lock.unlock();
+  void* held = owner_.hold(weak);
+  lock.lock();
+  if (held != nullptr) arrive(*record, *block);
+  else arena_.free(*block, {});
+  if (held == nullptr && record->residence == Residence::arriving) record->residence = Residence::away;
+  changed_.notify_all();
+  if (held != nullptr) {
+    lock.unlock();
+    owner_.unhold(held);
+    lock.lock();
+  }
+  unref(record);
+  return true;
+}
+
+void Engine::steer_after(std::span<const Use> uses, std::span<Record* const> outputs, Lock& lock) {
+  if (!course_.on || course_.next == 0) return;
+  const auto leavings = course_.script->leavings(course_.next - 1);
+  if (leavings.empty()) return;
+  std::vector<std::pair<Record*, const Leaving*>> found;
+  for (const Leaving& leaving : leavings) {
+    Record* record = find_part(leaving, uses, outputs);
+    if (record == nullptr || !may_leave(*record)) continue;
+    ++record->refs;
+    found.emplace_back(record, &leaving);
+  }
+  const std::shared_ptr<const Script> script = course_.script;
+  for (const auto& [record, leaving] : found) {
+    const StorageId id = record->id;
+    const bool drop = leaving->remedy == Remedy::drop;
+    if (may_leave(*record) && evict(record, drop ? Leave::replay : Leave::move, lock) && course_.script == script) {
+      course_.gone[leaving->gap] = {record, id};
+    }
+    unref(record);
+  }
+}
+
+Record* Engine::find_part(const Leaving& leaving, std::span<const Use> uses, std::span<Record* const> outputs) {
+  if (leaving.part == Part::output) return leaving.nth < outputs.size() ? outputs[leaving.nth] : nullptr;
+  std::uint16_t nth = 0;
+  for (const Use& use : uses) {
+    if (use.write == (leaving.part == Part::mutated) && nth++ == leaving.nth) return use.record;
+  }
+  return nullptr;
+}
+
+void Engine::note_step_op(const OpNote& note, std::uint64_t key) {
+  tape_.op(note);
+  recorder_.op(note, key);
+}
+
+void Engine::steer_end_step(const std::vector<Nanos>& durations) {
+  if (!plans()) return;
+  if (course_.script) {
+    const bool followed = course_.on && course_.next == course_.script->op_count();
+    course_.missed = followed ? 0 : course_.missed + 1;
+    if (course_.missed >= kMostMissed) course_.set(nullptr);
+    else if (followed && course_.surprises > 0) plan_with_more_slack();
+  }
+  if (recorder_.end_step()) {
+    recorded_ = std::make_shared<const RecordedSteps>(recorder_.take(durations));
+    slack_ = kFirstSlack;
+    start_planning();
+  } else if (!recorder_.on() && !course_.script && !planner_.busy() && stats_.steps > 0) {
+    begin_recording();
+  }
+  if (auto script = planner_.take()) course_.set(std::move(script));
+  course_.begin_step();
+}
+
+void Engine::begin_recording() {
+  recorder_.begin();
+  const auto tell = [&](const Record* record) {
+    if (!record->hidden && !record->orphan) recorder_.birth(*record);
+  };
+  table_.for_each(tell);
+  std::ranges::for_each(away_, tell);
+  std::ranges::for_each(dropped_, tell);
+}
+
+void Engine::start_planning() {
+  const Bytes budget = arena_.limit() * (kSlackParts - slack_) / kSlackParts;
+  planner_.start({.steps = recorded_, .costs = options_.costs, .budget = budget});
+}
+
+// The plan fits by bytes and yet somebody had to leave unasked: holes, or memory nobody planned for.
+void Engine::plan_with_more_slack() {
+  if (slack_ >= kMostSlack || planner_.busy() || !recorded_) return;
+  slack_ += 2;
+  start_planning();
+}
+
+// What was planned holds no longer.
+void Engine::forget_plans() {
+  planner_.cancel();
+  recorder_.abandon();
+  recorded_.reset();
+  course_.set(nullptr);
+  course_.begin_step();
+}
+
+}  // namespace spillway

@@ -1,0 +1,77 @@
+#include "engine/step_recorder.h"
+
+#include <utility>
+
+namespace spillway {
+
+namespace {
+
+constexpr JobId kJob{0};
+
+std::vector<StorageId> list(std::span<const StorageId> ids) { return {ids.begin(), ids.end()}; }
+
+}  // namespace
+
+void StepRecorder::begin() {
+  *this = {};
+  on_ = true;
+  steps_.trace.events.emplace_back(StepBegin{.step = StepIndex{0}, .job = kJob, .at = {}, .signature = {}});
+}
+
+void StepRecorder::birth(const Record& record) {
+  if (!on_) return;
+  steps_.trace.events.emplace_back(StorageBirth{.storage = record.id, .size = record.size, .kind = StorageKind::unknown, .job = kJob, .at = {}});
+}
+
+void StepRecorder::death(const Record& record) {
+  if (on_) steps_.trace.events.emplace_back(StorageDeath{.storage = record.id, .at = {}});
+}
+
+NameId StepRecorder::intern(std::string_view text) {
+  const auto [found, is_new] = names_.try_emplace(std::string(text), NameId{static_cast<std::uint32_t>(steps_.trace.names.size())});
+  if (is_new) steps_.trace.names.emplace_back(text);
+  return found->second;
+}
+
+void StepRecorder::op(const OpNote& note, std::uint64_t key) {
+  if (!on_) return;
+  if (on_planned_step()) steps_.keys.push_back(key);
+  steps_.trace.events.emplace_back(Op{.index = OpIndex{ops_++},
+                                      .name = intern(note.name),
+                                      .phase = note.phase,
+                                      .job = kJob,
+                                      .step = StepIndex{step_},
+                                      .stream = note.stream,
+                                      .start = {},
+                                      .duration = note.duration,
+                                      .transient = note.transient,
+                                      .workspace = {},
+                                      .replayable = note.replayable,
+                                      .why_not = {},
+                                      .inputs = list(note.inputs),
+                                      .outputs = list(note.outputs),
+                                      .mutated = list(note.mutated),
+                                      .aliased = list(note.aliased)});
+}
+
+bool StepRecorder::end_step() {
+  if (!on_) return false;
+  steps_.trace.events.emplace_back(StepEnd{.step = StepIndex{step_}, .job = kJob, .at = {}});
+  if (step_ == kStep.index) return true;
+  ++step_;
+  steps_.trace.events.emplace_back(StepBegin{.step = StepIndex{step_}, .job = kJob, .at = {}, .signature = {}});
+  return false;
+}
+
+RecordedSteps StepRecorder::take(const std::vector<Nanos>& durations) {
+  std::size_t next = 0;
+  for (Event& event : steps_.trace.events) {
+    auto* op = std::get_if<Op>(&event);
+    if (op != nullptr && op->step == kStep && next < durations.size()) op->duration = durations[next++];
+  }
+  RecordedSteps steps = std::move(steps_);
+  abandon();
+  return steps;
+}
+
+}  // namespace spillway

@@ -1,0 +1,49 @@
+// Two steps of the run as a trace in memory, for the planner: the first tells who lives when the second begins.
+//
+// It tells the run as it would be without us: storages that left still live, rebuilds are not ops. Belongs to the engine's
+// lock.
+#pragma once
+
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/record.h"
+#include "engine/tape.h"
+#include "trace/trace.h"
+
+namespace spillway {
+
+struct RecordedSteps {
+  Trace trace;
+  std::vector<std::uint64_t> keys;  // of the second step's ops, in order: what the engine knows each by
+};
+
+class StepRecorder {
+ public:
+  static constexpr StepIndex kStep{1};  // the one to plan
+
+  [[nodiscard]] bool on() const { return on_; }
+  [[nodiscard]] bool on_planned_step() const { return on_ && step_ == kStep.index; }
+
+  // Whoever lives now is told by `birth` before the first op.
+  void begin();
+  void birth(const Record& record);
+  void death(const Record& record);
+  void op(const OpNote& note, std::uint64_t key);
+  // True when both steps are there.
+  [[nodiscard]] bool end_step();
+  // `durations`: of the second step's ops, where the device measured them; otherwise those told with the ops stand.
+  [[nodiscard]] RecordedSteps take(const std::vector<Nanos>& durations);
+  void abandon() { *this = {}; }
+
+ private:
+  [[nodiscard]] NameId intern(std::string_view text);
+
+  bool on_ = false;
+  std::uint32_t step_ = 0, ops_ = 0;
+  RecordedSteps steps_;
+  std::unordered_map<std::string, NameId> names_;
+};
+
+}  // namespace spillway

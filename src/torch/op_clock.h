@@ -1,0 +1,20 @@
+// Measures operators on the device, without waiting for them: start and stop around each, all times read at once later.
+#pragma once
+
+#include <vector>
+
+#include "base/units.h"
+
+namespace spillway {
+
+class OpClock {
+ public:
+  virtual ~OpClock() = default;
+  // On the calling thread's current stream.
+  virtual void start() = 0;
+  virtual void stop() = 0;
+  // Of every pair since the last read, in order. Waits for the device.
+  [[nodiscard]] virtual std::vector<Nanos> read() = 0;
+};
+
+}  // namespace spillway
