@@ -448,6 +448,7 @@ EngineStats Engine::stats() const {
   stats.peak_reserved = peak_reserved_;
   stats.live = live_;
   stats.peak_live = peak_live_;
+  if (course_.script) stats.predicted = course_.script->predicted();
   return stats;
 }
 

@@ -92,6 +92,9 @@ struct EngineStats {
   Nanos recompute;
   StallTimes stalls;
   std::int64_t violations = 0;
+  std::int64_t planned_steps = 0;  // gone by a plan from the first op to the last
+  std::int64_t surprises = 0;      // room that had to be made in them beside the plan
+  std::optional<Prediction> predicted;  // of the plan that is followed now
 };
 
 // Since the last reset.

@@ -106,6 +106,8 @@ void Engine::steer_end_step(const std::vector<Nanos>& durations) {
   if (course_.script) {
     const bool followed = course_.on && course_.next == course_.script->op_count();
     course_.missed = followed ? 0 : course_.missed + 1;
+    stats_.planned_steps += followed ? 1 : 0;
+    stats_.surprises += course_.surprises;
     if (course_.missed >= kMostMissed) course_.set(nullptr);
     else if (followed && course_.surprises > 0) plan_with_more_slack();
   }

@@ -6,10 +6,25 @@
 
 namespace spillway {
 
+namespace {
+
+double seconds(Nanos time) { return static_cast<double>(time.count) * 1e-9; }
+
+// Null while no plan is followed.
+nlohmann::ordered_json plan_json(const EngineStats& stats) {
+  if (!stats.predicted) return nullptr;
+  const Prediction& predicted = *stats.predicted;
+  return {{"step_seconds", seconds(predicted.time)}, {"plain_step_seconds", seconds(predicted.plain_time)},
+          {"stall_seconds", seconds(predicted.stall)}, {"rebuild_seconds", seconds(predicted.rebuild)},
+          {"peak_bytes", predicted.peak.count}, {"over_bytes", predicted.over.count},
+          {"moved_bytes", predicted.moved.count}, {"rebuilt_bytes", predicted.rebuilt.count}};
+}
+
+}  // namespace
+
 std::string stats_json(Adapter& adapter) {
   const EngineStats stats = adapter.engine().stats();
   const EngineOptions& options = adapter.engine().options();
-  const auto seconds = [](Nanos time) { return static_cast<double>(time.count) * 1e-9; };
   nlohmann::ordered_json json;
   json["budget_bytes"] = options.budget ? nlohmann::ordered_json(options.budget->count) : nlohmann::ordered_json(nullptr);
   json["peak_bytes"] = stats.peak_reserved.count;
@@ -27,10 +42,13 @@ std::string stats_json(Adapter& adapter) {
   json["stall_seconds"] = {{"fetch", seconds(stats.stalls.fetch)}, {"room", seconds(stats.stalls.room)},
                            {"host_room", seconds(stats.stalls.host_room)}, {"file", seconds(stats.stalls.file)}};
   json["violations"] = stats.violations;
+  json["planned_steps"] = stats.planned_steps;
+  json["plan_surprises"] = stats.surprises;
+  json["plan"] = plan_json(stats);
   json["live_bytes"] = stats.live.count;
   json["reserved_bytes"] = stats.reserved.count;
   json["device"] = adapter.options().where.str();
-  json["policy"] = std::string(name_of(options.policy));
+  json["policy"] = options.plans ? "hybrid" : std::string(name_of(options.policy));
   json["torch"] = TORCH_VERSION;
   return json.dump();
 }
