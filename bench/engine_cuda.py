@@ -1,6 +1,6 @@
 """Training steps on a card inside budgets, beside the plain step, checkpointing per block and torch's save_on_cpu.
 
-    engine_cuda.py resnet50 dtr      plain, checkpoint, save_on_cpu, then the engine at 100, 60 and 40 % of the plain peak
+    engine_cuda.py resnet50 hybrid   plain, checkpoint, save_on_cpu, then the engine from 130 to 27 % of the plain peak
     engine_cuda.py gpt2 lru          plain, then the engine at 60 and 40 %
 
 Times are medians between CUDA events. "bits" compares losses and parameters with the plain run of the same steps; peaks are
@@ -22,7 +22,8 @@ import torch.nn.functional as F  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 GIB = 1 << 30
-WARM, TIMED = 3, 8
+TIMED = 8
+warm = 3  # steps before the timed ones; a policy that plans needs more until its plan is ready
 
 
 def checkpoint_blocks(blocks):
@@ -78,12 +79,12 @@ def train(make, checkpointed=False, offload=False):
         optimizer.zero_grad(set_to_none=True)
         losses.append(loss.detach())
 
-    for _ in range(WARM + TIMED if not offload else 4):
+    for _ in range(warm + TIMED if not offload else 4):
         step()
     marks.append(torch.cuda.Event(enable_timing=True))
     marks[-1].record()
     torch.cuda.synchronize()
-    times = [a.elapsed_time(b) for a, b in zip(marks[:-1], marks[1:])][WARM if not offload else 2:]
+    times = [a.elapsed_time(b) for a, b in zip(marks[:-1], marks[1:])][warm if not offload else 2:]
     digest = hashlib.sha256()
     for tensor in (*losses, *model.parameters()):
         digest.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
@@ -108,6 +109,17 @@ class Table:
                 file.write(json.dumps(row) + "\n")
 
 
+def plan_facts(before, after):
+    """How the plan fared, where there is one: predicted slowdown, steps that followed it, room made beside it."""
+    plan = after.get("plan")
+    if not plan:
+        return {}
+    return {"predicted": round(plan["step_seconds"] / plan["plain_step_seconds"] - 1, 4),
+            "planned_steps": after["planned_steps"] - before["planned_steps"],
+            "surprises": after["plan_surprises"] - before["plan_surprises"],
+            "plan": {key: round(value, 5) if "seconds" in key else round(value / GIB, 3) for key, value in plan.items()}}
+
+
 def under_the_engine(table, make, policy, peak, shares, words):
     import spillway
 
@@ -124,12 +136,12 @@ def under_the_engine(table, make, policy, peak, shares, words):
             print(f"{policy} {share} %: {error}", flush=True)
             continue
         after = spillway.stats()
-        steps = WARM + TIMED
+        steps = warm + TIMED
         moved, dropped, ops = (after[k] - before[k] for k in ("moved_out_bytes", "dropped_bytes", "recomputed_ops"))
         named = " ".join([policy, f"{share} %", *(word for word in words.values() if word not in ("plain", "spillway"))])
         table.add(named, measured, budget_gib=round(budget / GIB, 2), moved_gib_a_step=round(moved / GIB / steps, 2),
                   dropped_gib_a_step=round(dropped / GIB / steps, 2), replayed_ops_a_step=round(ops / steps, 1),
-                  violations=after["violations"])
+                  violations=after["violations"], **plan_facts(before, after))
         before = after
     print(json.dumps(spillway.stats()), flush=True)
 
@@ -137,24 +149,26 @@ def under_the_engine(table, make, policy, peak, shares, words):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", choices=["resnet50", "gpt2"])
-    parser.add_argument("policy", choices=["dtr", "lru"])
+    parser.add_argument("policy", choices=["dtr", "lru", "hybrid"])
     parser.add_argument("--out")
     parser.add_argument("--shares", type=int, nargs="+")
     parser.add_argument("--only-engine", action="store_true", help="leave checkpoint and save_on_cpu out")
     parser.add_argument("--workspace", default="plain")
     parser.add_argument("--allocator", default="spillway")
     options = parser.parse_args()
+    global warm
+    warm = 12 if options.policy == "hybrid" else warm
     torch.use_deterministic_algorithms(True)
     torch.utils.deterministic.fill_uninitialized_memory = False
     make = {"resnet50": resnet50, "gpt2": gpt2}[options.model]
     table = Table(options.model, options.out)
     plain = train(make)
     table.add("plain", plain)
-    if options.policy == "dtr" and not options.only_engine:
+    if options.policy != "lru" and not options.only_engine:
         for name, settings in {"checkpoint": {"checkpointed": True}, "save_on_cpu": {"offload": True}}.items():
             table.add(name, train(make, **settings))
     gc.collect()
-    shares = options.shares or ([130, 100, 60, 40] if options.policy == "dtr" else [60, 40])
+    shares = options.shares or ([60, 40] if options.policy == "lru" else [130, 100, 60, 43, 27])
     under_the_engine(table, make, options.policy, plain[2][0], shares,
                      {"workspace": options.workspace, "allocator": options.allocator})
 

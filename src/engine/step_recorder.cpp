@@ -64,10 +64,12 @@ bool StepRecorder::end_step() {
 }
 
 RecordedSteps StepRecorder::take(const std::vector<Nanos>& durations) {
-  std::size_t next = 0;
-  for (Event& event : steps_.trace.events) {
-    auto* op = std::get_if<Op>(&event);
-    if (op != nullptr && op->step == kStep && next < durations.size()) op->duration = durations[next++];
+  if (durations.size() == steps_.keys.size()) {
+    std::size_t next = 0;
+    for (Event& event : steps_.trace.events) {
+      auto* op = std::get_if<Op>(&event);
+      if (op != nullptr && op->step == kStep) op->duration = durations[next++];
+    }
   }
   RecordedSteps steps = std::move(steps_);
   abandon();

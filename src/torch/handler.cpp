@@ -63,7 +63,7 @@ class Call {
     clock_ = engine_.begin_op();
     live_before_ = engine_.live();
     if (measures()) begin_ = adapter_.device().now();
-    timed_ = engine_.wants_times() && adapter_.options().clock;
+    timed_ = engine_.wants_times() && adapter_.options().clock && !is_captured();
     if (timed_) adapter_.options().clock->start();
     if (traits_.splits) lists_ = list_bytes(c10::ArrayRef<c10::IValue>(stack_).slice(stack_.size() - traits_.arguments));
   }
@@ -222,8 +222,10 @@ class Call {
     for (Record* record : born) engine_.set_recipe(record, recipe);
   }
 
+  [[nodiscard]] bool is_captured() const { return adapter_.options().capturing && adapter_.options().capturing(); }
+
   void hold_what_leaves_sight() {
-    const bool captured = adapter_.options().capturing && adapter_.options().capturing();
+    const bool captured = is_captured();
     if (!traits_.keeps_arguments && !in_region() && !captured) return;
     for (const Use& use : uses_) {
       if (traits_.keeps_arguments || captured) engine_.hold_for_life(use.record);
