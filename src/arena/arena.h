@@ -53,6 +53,7 @@ class Arena final : public BlockSource {
   [[nodiscard]] Bytes reserved() const override { return device_.committed(tier_); }
   [[nodiscard]] PoolStats stats() const override;
   [[nodiscard]] std::uint64_t commits() const override { return commits_.load(std::memory_order_relaxed); }
+  [[nodiscard]] HoleCosts hole_costs() const override;
   void verify() const;
 
  private:
@@ -61,6 +62,7 @@ class Arena final : public BlockSource {
   std::optional<Block> take_without_growth(Bytes size, StreamId on, std::vector<Tick>& waits);
   bool carry_out(const Remap& remap);
   bool commit(Range range);
+  [[nodiscard]] Nanos synchronize(std::span<const Tick> ticks);
   bool learn_done();
   [[nodiscard]] std::vector<Tick> pending() const;
   void note_stream(StreamId stream);
@@ -71,6 +73,7 @@ class Arena final : public BlockSource {
   Pool pool_;
   std::uint32_t streams_ = 0;     // one more than the largest index the pool may have heard of
   std::vector<Tick> seen_done_;   // scratch of learn_done
+  HoleCosts hole_costs_;
   std::atomic<std::uint64_t> commits_ = 0;
 };
 

@@ -24,6 +24,12 @@ struct Block {
   Range range;  // at least the size asked for
 };
 
+// What making holes cost so far: memory put elsewhere, and the time the host waited for its last uses.
+struct HoleCosts {
+  std::int64_t remaps = 0;
+  Nanos waited;
+};
+
 class BlockSource {
  public:
   virtual ~BlockSource() = default;
@@ -44,6 +50,7 @@ class BlockSource {
   // Taken from the device now.
   [[nodiscard]] virtual Bytes reserved() const = 0;
   [[nodiscard]] virtual PoolStats stats() const = 0;
+  [[nodiscard]] virtual HoleCosts hole_costs() const { return {}; }
 };
 
 }  // namespace spillway

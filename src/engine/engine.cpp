@@ -448,6 +448,9 @@ EngineStats Engine::stats() const {
   stats.peak_reserved = peak_reserved_;
   stats.live = live_;
   stats.peak_live = peak_live_;
+  const HoleCosts holes = arena_.hole_costs();
+  stats.remaps = holes.remaps;
+  stats.stalls.room += holes.waited;
   if (course_.script) stats.predicted = course_.script->predicted();
   return stats;
 }

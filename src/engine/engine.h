@@ -92,6 +92,7 @@ struct EngineStats {
   Nanos recompute;
   StallTimes stalls;
   std::int64_t violations = 0;
+  std::int64_t remaps = 0;         // free memory put together, because bytes sufficed and no hole did
   std::int64_t planned_steps = 0;  // gone by a plan from the first op to the last
   std::int64_t surprises = 0;      // room that had to be made in them beside the plan
   std::optional<Prediction> predicted;  // of the plan that is followed now

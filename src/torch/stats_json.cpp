@@ -42,6 +42,7 @@ std::string stats_json(Adapter& adapter) {
   json["stall_seconds"] = {{"fetch", seconds(stats.stalls.fetch)}, {"room", seconds(stats.stalls.room)},
                            {"host_room", seconds(stats.stalls.host_room)}, {"file", seconds(stats.stalls.file)}};
   json["violations"] = stats.violations;
+  json["remaps"] = stats.remaps;
   json["planned_steps"] = stats.planned_steps;
   json["plan_surprises"] = stats.surprises;
   json["plan"] = plan_json(stats);
