@@ -1,11 +1,13 @@
-"""Runs programs of the zoo, each in a fresh process, and compares what they did.
+"""Runs programs of the zoo, each in a process of its own, and compares what they did.
 
-A process per run, because an engine, an allocator and a peak are things of a process. The results of runs that never change
-(plain, watching, imports only, oracle) are kept for the session.
+A process per run, because an engine, an allocator and a peak are things of a process: a fork of one that has imported the
+libraries, which takes seconds, and done nothing with them. Where the kernel's count of resident pages matters it is a fresh
+process. The results of runs that never change (plain, watching, imports only, oracle) are kept for the session.
 """
 
 import functools
 import json
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -29,26 +31,49 @@ def environment() -> dict[str, str]:
     return os.environ | {"HF_HUB_OFFLINE": "1"}
 
 
-def start(name: str, out: Path, *flags: str) -> subprocess.Popen:
-    command = [sys.executable, str(HERE / "runner.py"), name, "--out", str(out), "--device", DEVICE, "--scale", SCALE, *flags]
-    return subprocess.Popen(command, env=environment(), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+@functools.cache
+def forks():
+    """Where processes come from that need not import torch."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["runner", "torchvision", "torch._dynamo"])
+    return context
 
 
-def finish(process: subprocess.Popen, out: Path) -> dict:
-    try:
-        said, _ = process.communicate(timeout=HANGS_AFTER)
-    except subprocess.TimeoutExpired:
+def become_runner(words: list[str], said: str) -> None:
+    """In the fork: what `runner.py words...` does, its output in a file."""
+    import runner
+
+    os.environ.update(environment())
+    os.chdir(ROOT)
+    file = os.open(said, os.O_WRONLY | os.O_CREAT, 0o600)
+    os.dup2(file, 1), os.dup2(file, 2)
+    runner.main(words)
+
+
+def in_a_fork(words: list[str], said: Path) -> int:
+    process = forks().Process(target=become_runner, args=(words, str(said)))
+    process.start()
+    process.join(HANGS_AFTER)
+    if process.exitcode is None:
         process.kill()
-        said = "no end in sight\n" + process.communicate()[0]
-    if process.returncode != 0:
-        raise RunFailed(f"{' '.join(process.args)}\nended with {process.returncode}\n{said[-6000:]}")
-    return json.loads(out.read_text())
+        process.join()
+    return process.exitcode
 
 
-def run(name: str, *flags: str) -> dict:
+def in_a_fresh_process(words: list[str], said: Path) -> int:
+    command = [sys.executable, str(HERE / "runner.py"), *words]
+    with open(said, "w") as file:
+        return subprocess.run(command, env=environment(), cwd=ROOT, stdout=file, stderr=file, timeout=HANGS_AFTER).returncode
+
+
+def run(name: str, *flags: str, fresh: bool = False) -> dict:
     with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder) / "run.json"
-        return finish(start(name, out, *flags), out)
+        out, said = Path(folder) / "run.json", Path(folder) / "said"
+        words = [name, "--out", str(out), "--device", DEVICE, "--scale", SCALE, *flags]
+        code = (in_a_fresh_process if fresh else in_a_fork)(words, said)
+        if code != 0:
+            raise RunFailed(f"runner.py {' '.join(words)}\nended with {code}\n{said.read_text(errors='replace')[-6000:]}")
+        return json.loads(out.read_text())
 
 
 @functools.cache
@@ -63,8 +88,8 @@ def run_watched(name: str, **options) -> dict:
     return run_budgeted(name, None, **options)
 
 
-def run_budgeted(name: str, budget: int | None, *flags: str, **options) -> dict:
-    return run(name, *flags, "--spillway", json.dumps({"budget": budget, **options}))
+def run_budgeted(name: str, budget: int | None, *flags: str, fresh: bool = False, **options) -> dict:
+    return run(name, *flags, "--spillway", json.dumps({"budget": budget, **options}), fresh=fresh)
 
 
 @functools.cache
@@ -79,4 +104,4 @@ def imports_only_bytes(name: str) -> int:
 
 @functools.cache
 def imports_only_run(name: str) -> dict:
-    return run(name, "--imports-only")
+    return run(name, "--imports-only", fresh=True)

@@ -108,6 +108,10 @@ def run(options: argparse.Namespace) -> dict:
     return train_all(options) | {"resident_bytes": peak_resident_bytes()}
 
 
-if __name__ == "__main__":
-    chosen = parse()
+def main(arguments=None) -> None:
+    chosen = parse(arguments)
     chosen.out.write_text(json.dumps(run(chosen)))
+
+
+if __name__ == "__main__":
+    main()

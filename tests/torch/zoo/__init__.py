@@ -40,6 +40,13 @@ PROGRAMS = {
     "loader": "interrupted",
     "resume": "interrupted",
     "recovery": "interrupted",
+    "functional": "habits",
+    "parametrized": "habits",
+    "fourier": "habits",
+    "views": "habits",
+    "hooked": "habits",
+    "packed": "habits",
+    "compiled": "habits",
 }
 
 
