@@ -13,6 +13,8 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <set>
+#include <string>
 #include <string>
 
 #include "engine/engine.h"
@@ -64,6 +66,8 @@ class Adapter final : public Owner {
   // Test mode: after every op everything that may leave does, by move (1) or by replay (2); with kSweepDecommits its
   // memory is given back to the device at once, so that whoever still looks there faults.
   std::atomic<int> sweep{0};
+  // In test mode, with the engine's lock: the names of the operators that were run again.
+  std::set<std::string> replayed;
 
   // Owner
   [[nodiscard]] void* weak(Record& record) override;

@@ -250,10 +250,40 @@ class Call {
   Nanos begin_;
 };
 
+// Pins the storages of a value as long as it lives.
+class Stay {
+ public:
+  Stay(Adapter& adapter, const c10::IValue& value) : engine_(adapter.engine()) {
+    Storages storages;
+    add_storages(value, storages);
+    auto lock = engine_.lock();
+    for (c10::StorageImpl* storage : storages) {
+      if (Record* record = adapter.resolve(storage)) uses_.push_back({record, false});
+    }
+    const auto why = engine_.acquire(std::span<const Use>(uses_.data(), uses_.size()), adapter.stream(), lock);
+    if (!why) return;
+    lock.unlock();
+    throw_out_of_memory(adapter, *why);
+  }
+  ~Stay() {
+    const auto lock = engine_.lock();
+    engine_.release(uses_);
+  }
+  Stay(const Stay&) = delete;
+  Stay& operator=(const Stay&) = delete;
+
+ private:
+  Engine& engine_;
+  Uses uses_;
+};
+
 Adapter* watching() {
   Adapter* found = adapter();
   return found != nullptr && found->managing.load(std::memory_order_relaxed) ? found : nullptr;
 }
+
+// This thread's ops are not ours: part of a unit, or not on.
+bool out_of_sight() { return c10::impl::tls_is_dispatch_key_excluded(kKey) || !c10::impl::tls_is_dispatch_key_included(kKey); }
 
 void handle(const OpTraits& traits, const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
   const c10::DispatchKeySet below = keys & kBelowKey;
@@ -279,8 +309,7 @@ void OpEntry::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys
 
 void UnitEntry::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
   Adapter* adapter = watching();
-  const bool inside = c10::impl::tls_is_dispatch_key_excluded(kKey) || !c10::impl::tls_is_dispatch_key_included(kKey);
-  if (adapter == nullptr || inside) {
+  if (adapter == nullptr || out_of_sight()) {
     kernel_.callBoxed(op, keys, stack);
     return;
   }
@@ -289,6 +318,17 @@ void UnitEntry::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet ke
   } catch (const WorkspaceShortage& why) {
     throw_as_out_of_memory(why);
   }
+}
+
+void PinEntry::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
+  Adapter* adapter = watching();
+  if (adapter == nullptr || out_of_sight()) {
+    kernel_.callBoxed(op, keys, stack);
+    return;
+  }
+  const c10::IValue argument = (*stack)[stack->size() - from_top_];  // the kernel takes it off the stack
+  const Stay stay(*adapter, argument);
+  kernel_.callBoxed(op, keys, stack);
 }
 
 void handle_any(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {

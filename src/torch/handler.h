@@ -38,6 +38,18 @@ class UnitEntry final : public c10::OperatorKernel {
   c10::SafeKernelFunction kernel_;
 };
 
+// Stands in front of a composite kernel that keeps a pointer into one argument across the ops it calls: that argument stays
+// home during the call, the ops are seen one by one.
+class PinEntry final : public c10::OperatorKernel {
+ public:
+  PinEntry(std::size_t from_top, c10::SafeKernelFunction kernel) : from_top_(from_top), kernel_(std::move(kernel)) {}
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
+
+ private:
+  std::size_t from_top_;  // where the argument is on the stack; 1: last
+  c10::SafeKernelFunction kernel_;
+};
+
 // For operators without an entry of their own.
 void handle_any(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
 

@@ -3,6 +3,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/util/Logging.h>
 
+#include <algorithm>
 #include <array>
 #include <mutex>
 #include <string_view>
@@ -25,9 +26,7 @@ using std::string_view;
 constexpr std::array kRawReaders = {
     string_view("aten::tensor_split.tensor_indices_or_sections"), string_view("aten::ctc_loss.Tensor"),
     string_view("aten::max_pool1d"), string_view("aten::_pad_packed_sequence"), string_view("aten::_pack_padded_sequence_backward"),
-    string_view("aten::rnn_tanh.data"), string_view("aten::rnn_relu.data"), string_view("aten::lstm.data"),
-    string_view("aten::gru.data"), string_view("aten::_sobol_engine_draw"), string_view("aten::_sobol_engine_ff_"),
-    string_view("aten::_sobol_engine_scramble_"), string_view("aten::_sobol_engine_initialize_state_"),
+    string_view("aten::_sobol_engine_draw"), string_view("aten::_sobol_engine_ff_"), string_view("aten::_sobol_engine_scramble_"), string_view("aten::_sobol_engine_initialize_state_"),
     string_view("aten::choose_qparams_optimized"), string_view("aten::_saturate_weight_to_fp16"),
     string_view("aten::_rowwise_prune"), string_view("aten::fbgemm_linear_int8_weight_fp32_activation"),
     string_view("aten::fbgemm_linear_int8_weight"), string_view("aten::fbgemm_linear_quantize_weight"),
@@ -38,6 +37,12 @@ constexpr std::array kRawReaders = {
     string_view("aten::_validate_sparse_csr_tensor_args"), string_view("aten::_validate_sparse_csc_tensor_args"),
     string_view("aten::_validate_sparse_bsr_tensor_args"), string_view("aten::_validate_sparse_bsc_tensor_args"),
     string_view("aten::_validate_sparse_compressed_tensor_args"),
+};
+
+// Of these only the batch sizes are read so, all through the call: a packed sequence as one unit would need the memory of
+// all its time steps at once.
+constexpr std::array kBatchSizeReaders = {
+    string_view("aten::rnn_tanh.data"), string_view("aten::rnn_relu.data"), string_view("aten::lstm.data"), string_view("aten::gru.data"),
 };
 
 // Note [Kernels on keys above ours]
@@ -74,6 +79,14 @@ void put_unit(const c10::OperatorHandle& op, DispatchKey key) {
   put(op, key, c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<UnitEntry>(traits_of(op), std::move(kernel))));
 }
 
+void put_pin(const c10::OperatorHandle& op, string_view argument) {
+  const auto& all = op.schema().arguments();
+  const auto at = std::ranges::find(all, argument, &c10::Argument::name);
+  auto kernel = op.getComputedKernelForDispatchKey(DispatchKey::Undefined);
+  put(op, DispatchKey::CompositeImplicitAutograd,
+      c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<PinEntry>(static_cast<std::size_t>(all.end() - at), std::move(kernel))));
+}
+
 // Passes a call on to a kernel fetched before the table changed.
 class Forward final : public c10::OperatorKernel {
  public:
@@ -105,6 +118,7 @@ void register_op(const c10::OperatorHandle& op) {
     if (implicit) put_unit(op, DispatchKey::CompositeImplicitAutograd);
     else if (op.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd)) put_unit(op, DispatchKey::CompositeExplicitAutograd);
   }
+  if (std::find(kBatchSizeReaders.begin(), kBatchSizeReaders.end(), name) != kBatchSizeReaders.end()) put_pin(op, "batch_sizes");
   for (const DispatchKey key : kKeysAbove) {
     if (op.hasKernelForDispatchKey(key) && !op.isKernelFallthroughKernel(key)) put_unit(op, key);
   }

@@ -126,6 +126,7 @@ class Rebuild {
     {
       const auto lock = engine_.lock();
       engine_.note_replay(wanted, begin, took);
+      if (adapter_.sweep.load(std::memory_order_relaxed) != 0) adapter_.replayed.insert(toString(recipe.op.operator_name()));
       outputs = recipe.outputs;
     }
     return pick(outputs, wanted, stack);

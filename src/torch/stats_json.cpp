@@ -51,6 +51,8 @@ std::string stats_json(Adapter& adapter) {
   json["device"] = adapter.options().where.str();
   json["policy"] = options.plans ? "hybrid" : std::string(name_of(options.policy));
   json["torch"] = TORCH_VERSION;
+  const auto lock = adapter.engine().lock();
+  if (!adapter.replayed.empty()) json["replayed_operators"] = adapter.replayed;  // test mode only
   return json.dump();
 }
 

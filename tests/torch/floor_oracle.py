@@ -21,7 +21,7 @@ def storages(values) -> dict[int, int]:
     """Address and size of every storage below some arguments: an address is one storage as long as it is alive."""
     found = {}
     for tensor in tree_leaves(values):
-        if not isinstance(tensor, torch.Tensor):
+        if not isinstance(tensor, torch.Tensor) or tensor._is_zerotensor():  # zeros of a forward derivative: no memory
             continue
         parts = [tensor._indices(), tensor._values()] if tensor.layout == torch.sparse_coo else [tensor]
         for part in parts:

@@ -1,7 +1,8 @@
 """Every operator of torch's own database, plain and with everything evicted after every op: same bits.
 
-One JSON line per operator on standard output: {"op", "status": equal | differs | unstable | error | none, "samples",
-"backward", "why"}; unstable: two plain runs differ already.
+One JSON line per operator on standard output: {"op", "status": equal | differs | unstable | error | none, "dtype", "samples",
+"backward", "why"}; unstable: two plain runs differ already. An operator that does not know the dtype asked for is left out, or
+with --any-dtype taken in one it knows.
 A line {"begin": op} comes first, so that whoever reads can name the operator that ended the process. Inputs are evicted
 before the first op; forward, in-place and out= forms and backward are run; outputs, gradients, inputs and the random
 state are compared as raw bytes.
@@ -21,11 +22,17 @@ from torch.utils._pytree import tree_flatten, tree_map
 
 from spillway import hooks, native
 
-# Results that are uninitialised memory: plain differs from plain when fresh memory is filled differently.
+# Results that are uninitialised memory: plain differs from plain when fresh memory is filled differently. These and no others.
 UNDEFINED = {"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"}
 UNDEFINED_OUT = {"fft.ihfft2", "fft.ihfftn"}  # with out= only
 UNDEFINED_DRIVER = {"linalg.lstsq"}  # LAPACK's gelsy reads an uninitialised pivot array
 AGAIN = 5  # more plain runs, to tell an operator that is not deterministic by itself from one that we changed
+
+OTHER_DTYPES = (torch.float32, torch.int64, torch.complex64, torch.bool)
+
+
+def pick_dtype(known, wanted, any_dtype):
+    return next((dtype for dtype in (wanted, *(OTHER_DTYPES if any_dtype else ())) if dtype in known), None)
 
 
 def raw(value):
@@ -145,6 +152,7 @@ def main():
     parser.add_argument("--offset", type=int, default=0, help="counted from this one")
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--only", default=None)
+    parser.add_argument("--any-dtype", action="store_true")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
@@ -164,12 +172,17 @@ def main():
         label = op.name + (f".{op.variant_test_name}" if op.variant_test_name else "")
         print(json.dumps({"begin": label, "index": index}), flush=True)
         status, samples, backwards, why = "none", 0, 0, ""
-        if op.name not in UNDEFINED and dtype in op.supported_dtypes(options.device) and "jiterator" not in op.name:
+        known = pick_dtype(op.supported_dtypes(options.device), dtype, options.any_dtype)
+        if op.name in UNDEFINED:
+            why = "its result is uninitialised memory"
+        elif known is None or "jiterator" in op.name:  # jiterated operators claim dtypes of the CPU and need a card
+            why = "knows no such dtype on this device"
+        else:
             try:
-                status, samples, backwards, why = sweep_op(op, options.device, dtype, library, 1 if options.mode == "move" else 2, options.samples)
+                status, samples, backwards, why = sweep_op(op, options.device, known, library, 1 if options.mode == "move" else 2, options.samples)
             except Exception as error:  # noqa: BLE001 - a broken sample of torch's own is a result here
                 status, why = "error", f"{type(error).__name__}: {str(error)[:200]}"
-        print(json.dumps({"op": label, "status": status, "samples": samples, "backward": backwards, "why": why}), flush=True)
+        print(json.dumps({"op": label, "status": status, "dtype": str(known), "samples": samples, "backward": backwards, "why": why}), flush=True)
     print(json.dumps({"stats": library.stats()}), flush=True)
 
 
