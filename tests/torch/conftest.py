@@ -1,0 +1,4 @@
+import os
+
+# Some virtual machines announce AMX and end a process that uses it; every run here inherits this.
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
