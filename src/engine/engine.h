@@ -9,6 +9,7 @@
 // the lock held (Note [Promote outside the lock]).
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
@@ -199,6 +200,10 @@ class Engine {
   // The peaks told by `recent_peaks` start again from what is there now.
   void reset_recent_peaks();
   void evict_all(Leave leave);
+  // Everything leaves, however small: memory in pieces becomes one.
+  void empty_out();
+  // Something had to leave since the start.
+  [[nodiscard]] bool is_tight() const { return tight_.load(std::memory_order_relaxed); }
   // False: not everything fits; what could come home is home.
   [[nodiscard]] bool bring_all_home();
 
@@ -224,6 +229,7 @@ class Engine {
   [[nodiscard]] std::optional<Block> take(Bytes size, StreamId on, Lock& lock);
   [[nodiscard]] bool make_room(Bytes size, Lock& lock);
   [[nodiscard]] std::vector<Record*> pick_victims(Bytes size) const;
+  void evict_all(Leave leave, Lock& lock);
   [[nodiscard]] bool evict(Record* victim, Leave leave, Lock& lock);
   [[nodiscard]] bool let_go(Record& record, Leave leave);
   [[nodiscard]] bool move_out(Record& record);
@@ -298,6 +304,8 @@ class Engine {
   int in_flight_ = 0, waiting_ = 0;
   Bytes absent_;        // of living storages whose bytes are not on the device
   int rebuilding_ = 0;
+  int emptying_ = 0;    // threads in empty_out: nobody is too small to leave
+  std::atomic<bool> tight_{false};
   bool child_ = false;  // see Note [Forked children]
   std::uint32_t most_stream_ = 0;  // the largest number of a stream met
   Bytes live_, peak_live_, mark_peak_, evictable_, cannot_leave_;

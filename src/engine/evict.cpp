@@ -15,7 +15,7 @@ TraceTier trace_tier(const Record& record) { return record.copy->tier == Tier::h
 
 bool Engine::may_leave(const Record& record) const {
   return record.residence == Residence::resident && record.pins == 0 && !record.held &&
-         record.size >= options_.smallest && record.unwilling != clock_ + 1 &&
+         (record.size >= options_.smallest || emptying_ > 0) && record.unwilling != clock_ + 1 &&
          (record.owner != nullptr || record.orphan);
 }
 
@@ -120,6 +120,7 @@ bool Engine::let_go(Record& record, Leave leave) {
   record.streams = 0;
   arena_.free(block, uses);
   ++stats_.evictions;
+  tight_.store(true, std::memory_order_relaxed);
   if (tape_.on()) tape_.move(record, TraceTier::device, drop ? TraceTier::nowhere : trace_tier(record), clean, device_.now());
   if (drop) {
     record.residence = Residence::dropped;
@@ -170,6 +171,17 @@ void Engine::arrive(Record& record, const Block& block) {
 
 void Engine::evict_all(Leave leave) {
   Lock lock(mutex_);
+  evict_all(leave, lock);
+}
+
+void Engine::empty_out() {
+  Lock lock(mutex_);
+  ++emptying_;
+  evict_all(Leave::move, lock);
+  --emptying_;
+}
+
+void Engine::evict_all(Leave leave, Lock& lock) {
   if (child_) return;
   std::vector<Record*> all;
   table_.for_each([&](Record* record) {

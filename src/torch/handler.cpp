@@ -29,6 +29,7 @@ class Call {
   template <class Kernel>
   void run(c10::DispatchKeySet keys, Kernel kernel) {
     enter(keys);
+    started_ = true;
     try {
       const FrameGuard frame(op_, uses_, /*replay=*/false);
       const c10::impl::ExcludeDispatchKeyGuard unit{c10::DispatchKeySet(kKey)};
@@ -41,6 +42,9 @@ class Call {
     }
     leave();
   }
+
+  // The kernel has run, perhaps not to its end.
+  [[nodiscard]] bool started() const { return started_; }
 
  private:
   void enter(c10::DispatchKeySet keys) {
@@ -248,6 +252,33 @@ class Call {
   ListBytes lists_;
   Bytes live_before_;
   Nanos begin_;
+  bool started_ = false;
+};
+
+// Note [An empty house]
+// Near the floor an op may fail beside enough free memory, because its own arguments lie across it. Then everything
+// leaves, however small, the arguments come home side by side, and the op runs again. Not if it may have written.
+class Attempt {
+ public:
+  Attempt(Adapter& adapter, const c10::OperatorHandle& op, const OpTraits& traits, const Stack& stack)
+      : adapter_(adapter), traits_(traits), stack_(stack), generator_(traits.random ? save_generator(op, stack, adapter.options().where) : nullptr) {}
+
+  [[nodiscard]] bool may_come_again(bool started) const {
+    const bool writes = std::ranges::any_of(traits_.tensors, &TensorArgument::write);
+    return !started || (!writes && (!traits_.random || generator_ != nullptr));
+  }
+
+  void prepare_again(Stack& stack) {
+    stack = std::move(stack_);
+    if (generator_) (void)generator_->exchange();
+    adapter_.engine().empty_out();
+  }
+
+ private:
+  Adapter& adapter_;
+  const OpTraits& traits_;
+  Stack stack_;  // a failed kernel may have taken its arguments apart
+  std::unique_ptr<GeneratorState> generator_;
 };
 
 // Pins the storages of a value as long as it lives.
@@ -293,7 +324,17 @@ void handle(const OpTraits& traits, const c10::OperatorHandle& op, c10::Dispatch
     return;
   }
   const auto once = [&](Stack& arguments) {
-    Call(*adapter, op, traits, arguments).run(below, [&] { op.redispatchBoxed(below, &arguments); });
+    const auto kernel = [&] { op.redispatchBoxed(below, &arguments); };
+    Call call(*adapter, op, traits, arguments);
+    if (!adapter->engine().is_tight()) return call.run(below, kernel);
+    Attempt attempt(*adapter, op, traits, arguments);
+    try {
+      return call.run(below, kernel);
+    } catch (const InPieces&) {
+      if (!attempt.may_come_again(call.started())) throw;
+    }
+    attempt.prepare_again(arguments);
+    Call(*adapter, op, traits, arguments).run(below, kernel);
   };
   try {
     if (traits.splits && run_in_pieces(*adapter, op, *stack, once)) return;

@@ -60,6 +60,7 @@ Shortage shortage_of(Adapter& adapter, Bytes asked) {
 }  // namespace
 
 void throw_out_of_memory(Adapter& adapter, const Shortage& why) {
+  if (why.asked <= why.free) throw InPieces(c10::SourceLocation{__func__, __FILE__, __LINE__}, tell(adapter, why));
   throw c10::OutOfMemoryError(c10::SourceLocation{__func__, __FILE__, __LINE__}, tell(adapter, why));
 }
 

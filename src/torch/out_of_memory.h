@@ -14,6 +14,12 @@ class WorkspaceShortage : public c10::Error {
   using c10::Error::Error;
 };
 
+// There are enough free bytes, but not in one piece.
+class InPieces : public c10::OutOfMemoryError {
+ public:
+  using c10::OutOfMemoryError::OutOfMemoryError;
+};
+
 [[noreturn]] void throw_out_of_memory(Adapter& adapter, Bytes asked);
 [[noreturn]] void throw_workspace_shortage(Adapter& adapter, Bytes asked);
 [[noreturn]] void throw_as_out_of_memory(const WorkspaceShortage& why);
