@@ -222,6 +222,9 @@ std::optional<Shortage> Engine::try_gather(std::span<const Use> uses, Lock& lock
 
 // The first that could not come home, if any.
 const Record* Engine::gather(std::span<const Use> uses, Lock& lock) {
+  // From here on nobody is dropped who needs the bytes as they are: making room for one argument must not leave a storage
+  // to be rebuilt from another that the op is about to change.
+  for (const Use& use : uses) use.record->epoch += use.write ? 1 : 0;
   for (const Use& use : uses) {
     if (use.write && use.record->dependents > 0) before_write(use.record, lock);
     if (use.record->residence != Residence::resident && !bring_home(use.record, lock)) return use.record;
@@ -258,10 +261,7 @@ std::optional<Shortage> Engine::acquire(std::span<const Use> uses, StreamId on, 
       if (on.index < 64) record.arrived_on |= bit(on);
       waits.push_back(*record.arrival);
     }
-    if (use.write) {
-      forget_copy(record);
-      ++record.epoch;
-    }
+    if (use.write) forget_copy(record);
   }
   if (!waits.empty()) {
     lock.unlock();
