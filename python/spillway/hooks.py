@@ -18,7 +18,7 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from spillway import native
+from spillway import native, saving
 from spillway.native import HOLDS, READS, WRITES
 from spillway.steps import replace
 from spillway.when_imported import when_imported
@@ -104,6 +104,21 @@ def _tensor_methods(flag: int, *names: str) -> Callable[[], Undo]:
         return _together(_method_first(torch.Tensor, name, flag) for name in names)
 
     return install
+
+
+def _untyped_storage() -> Undo:
+    import torch
+
+    original = torch.Tensor.untyped_storage
+
+    @functools.wraps(original)
+    def untyped_storage(self: Any) -> Any:
+        if has_memory(type(self)) and saving.wants_stand_in(sys._getframe(1)):
+            return saving.stand_in(self, original)
+        materialize(self, WRITES)
+        return original(self)
+
+    return replace(torch.Tensor, "untyped_storage", untyped_storage)
 
 
 def _map_methods() -> Undo:
@@ -453,7 +468,8 @@ def _nothing() -> None:
 TABLE: dict[str, Callable[[], Undo]] = {
     "tolist": _tensor_methods(READS, "tolist"),
     "map": _map_methods,
-    "untyped_storage": _tensor_methods(WRITES, "untyped_storage"),
+    "untyped_storage": _untyped_storage,
+    "save": lambda: saving.install(_library),
     "numpy": _tensor_methods(HOLDS, "numpy", "__array__"),
     "dlpack": _tensor_methods(HOLDS, "__dlpack__"),
     "to_dlpack": _dlpack_functions,

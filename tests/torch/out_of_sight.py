@@ -283,6 +283,15 @@ def torch_save_reads():
     return [file.getvalue()]
 
 
+@case("save")
+def torch_save_reads_more_than_the_budget():
+    """Shared storages stay shared, and what is saved never has to be there all at once."""
+    tensors = [fresh(1 << 18, seed).view(512, 512) for seed in range(1, 3 * BUDGET // 2 >> 20)]
+    file = io.BytesIO()
+    torch.save({"all": tensors, "row": tensors[0][1], "again": tensors[0].T, "empty": torch.empty(0)}, file)
+    return [hashlib.sha256(file.getvalue()).hexdigest(), tensors[0], tensors[-1]]
+
+
 @case("untyped_storage")
 def pickle_reads():
     tensor = fresh()

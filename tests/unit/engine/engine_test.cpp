@@ -243,6 +243,33 @@ TEST_F(EngineTest, AStorageThatDiesAwayGivesItsPlaceBelowBack) {
   }
 }
 
+// Making room for `other` may not leave `made` to be rebuilt from a source the op has changed by then.
+//
+//   budget 1 MiB   [ stays 256 | free 256 | source 256 | made 256 ]   other 512: away
+TEST_F(EngineTest, DropsNobodyWhoWouldBeRebuiltFromWhatTheOpWrites) {
+  Storage& other = make(512_KiB, 1);
+  Storage& source = make(256_KiB, 2);
+  Storage& made = make(256_KiB, 3);
+  Storage& stays = make(256_KiB, 4);
+  ASSERT_EQ(other.data, nullptr);
+  Recipe recipe;
+  recipe.ingredients.push_back({source.record, source.record->epoch});
+  recipe.outputs = {made.record};
+  engine.set_policy(ReactivePolicy::lru, Leave::replay);
+  auto lock = engine.lock();
+  engine.set_recipe(made.record, &recipe);
+  engine.hold_for_life(stays.record);
+
+  const std::array uses{Use{source.record, true}, Use{other.record, false}};
+  ASSERT_FALSE(engine.acquire(uses, device.caller_stream(), lock).has_value());
+
+  EXPECT_EQ(made.record->residence, Residence::away);
+  engine.release(uses);
+  engine.clear_recipes(made.record);
+  std::vector<Recipe*> dying;
+  engine.take_dying(dying);
+}
+
 TEST_F(EngineTest, BringsEverythingHomeOrSaysThatItDoesNotFit) {
   Storage& first = make(512_KiB, 1);
   Storage& second = make(512_KiB, 2);
