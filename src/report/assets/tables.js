@@ -81,7 +81,10 @@ function deedsOf(storage) {
   return deeds.length ? deeds.join(", ") : "stayed";
 }
 
-function reasonsOf(storage, names) {
+// Who leaves when nothing was planned, by policy.
+const kAtNeed = { lru: "it had not been used for longest", dtr: "it was the cheapest to be without for long" };
+
+function reasonsOf(storage, { names, facts }) {
   const reasons = [];
   for (const decision of storage.decisions) {
     const over = decision.at === null ? "" : ` from op ${decision.at}${decision.until === null ? "" : ` to ${decision.until}`}`;
@@ -89,7 +92,8 @@ function reasonsOf(storage, names) {
     reasons.push(`${decision.planned ? "plan" : "at need"}: ${kActionWords[decision.action]}${over}${why}`);
   }
   if (reasons.length) return reasons;
-  if (storage.out + storage.dropped > 0) return ["memory was short and this one was cheapest to be without"];
+  const policy = facts.find(([key]) => key === "policy")?.[1];
+  if (storage.out + storage.dropped > 0) return [`memory was short, and ${kAtNeed[policy] ?? "it could leave"}`];
   return [storage.in + storage.recomputed > 0 ? "an operator needed it" : "nothing asked for its room"];
 }
 
@@ -117,7 +121,7 @@ class StorageTable {
     const { names, kinds } = run.head;
     this.chosen = null;
     this.rows = step.head.storages.map((storage) => ({ ...storage, size: step.size[storage.who], kind: kinds[step.kind[storage.who]],
-      maker: storage.made_by === null ? "" : shortName(names[storage.made_by]), reasons: reasonsOf(storage, names) }));
+      maker: storage.made_by === null ? "" : shortName(names[storage.made_by]), reasons: reasonsOf(storage, run.head) }));
     this.fill();
   }
 
