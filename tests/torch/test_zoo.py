@@ -19,8 +19,11 @@ POLICIES = ("lru", "dtr")
 SLACK = 64 << 20  # beside the tensors: libraries' own buffers, the engine, pages the heap keeps
 
 
-def sampled(keep: bool):
-    return [] if keep else [pytest.mark.long]
+COMPILES = ("compiled",)  # a minute of compiling each time: for the long run alone
+
+
+def sampled(name: str, keep: bool):
+    return [] if keep and name not in COMPILES else [pytest.mark.long]
 
 
 def meetings():
@@ -28,12 +31,12 @@ def meetings():
         for b, budget in enumerate(BUDGETS):
             for p, policy in enumerate(POLICIES):
                 is_its_turn = (b, p) == (number % 3, number // 3 % 2)
-                yield pytest.param(name, budget, policy, marks=sampled(is_its_turn), id=f"{name}-{budget}-{policy}")
+                yield pytest.param(name, budget, policy, marks=sampled(name, is_its_turn), id=f"{name}-{budget}-{policy}")
 
 
 def every(nth: int, offset: int = 0):
     """All programs, of which one in `nth` is not only for the long run."""
-    return [pytest.param(n, marks=sampled(i % nth == offset)) for i, n in enumerate(PROGRAMS)]
+    return [pytest.param(n, marks=sampled(n, i % nth == offset)) for i, n in enumerate(PROGRAMS)]
 
 
 def prepare(name: str) -> tuple[dict, dict]:
@@ -86,7 +89,7 @@ def test_the_kernel_counts_no_more_than_the_budget_and_a_little(name, budget):
     assert run["resident_bytes"] - imports_only_bytes(name) <= amount + SLACK
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", every(1))
 def test_watching_moves_nothing_and_changes_nothing(name):
     plain, watched = prepare(name)
 
