@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from spillway import alloc_conf, card, hooks, native, spill
+from spillway import alloc_conf, card, hooks, native, roles, spill
 from spillway.amounts import card_bytes, parse_bytes, ram_bytes
 from spillway.steps import StepWatcher
 
@@ -30,7 +30,7 @@ class _Job:
     def __init__(self, library: native.Library, options: dict[str, Any]) -> None:
         self.library = library
         self.options = options
-        self.watcher = StepWatcher(library.step, self._set_phase)
+        self.watcher = StepWatcher(library.step, self._set_phase, self._tell_roles)
         self._multithreading_before = True
         self._undo_card: Any = None
 
@@ -56,6 +56,10 @@ class _Job:
         if self._undo_card is not None:
             self._undo_card()
         torch._C._set_multithreading_enabled(self._multithreading_before)
+
+    def _tell_roles(self, optimizer: object, has_stepped: bool) -> None:
+        if self.options["trace"] is not None:
+            roles.tell(self.library, optimizer, has_stepped)
 
     def _set_phase(self, is_optimizer: bool) -> None:
         self.library.phase(native.OPTIMIZER_PHASE if is_optimizer else native.AUTOMATIC_PHASE)
@@ -174,10 +178,8 @@ def _whole_of(device: str, *amounts: int | str | None) -> int | None:
 def _find_spill_folder(given: str | os.PathLike[str] | None, device: str, watching: bool) -> str | None:
     if given is not None:
         return str(spill.check_folder(Path(given)))
-    if watching:
-        return None
     folder = spill.find_default()
-    if folder is None and device == "cpu":  # on a card, host memory comes first and may be enough
+    if folder is None and device == "cpu" and not watching:  # on a card, host memory comes first and may be enough
         raise ValueError("the system's temporary folder is memory or cannot be written: name a folder on a disk with --spill-dir")
     return None if folder is None else str(folder)
 

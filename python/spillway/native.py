@@ -28,6 +28,9 @@ HOLDS = 3  # as WRITES, and the address is kept: held for the storage's life
 AUTOMATIC_PHASE = 0  # forward or backward, told by autograd
 OPTIMIZER_PHASE = 3
 
+# What a storage is for, as the trace counts them.
+PARAMETER, GRADIENT, OPTIMIZER_STATE = 1, 2, 4
+
 _SIGNATURES: dict[str, list[Any]] = {
     "spillway_enable": [ctypes.c_char_p],
     "spillway_disable": [],
@@ -40,6 +43,7 @@ _SIGNATURES: dict[str, list[Any]] = {
     "spillway_storage_materialize": [ctypes.c_void_p, ctypes.c_int],
     "spillway_region_begin": [],
     "spillway_region_end": [],
+    "spillway_role": [ctypes.c_void_p, ctypes.c_int],
     "spillway_late_ops": [],
     "spillway_after_fork_child": [],
     "spillway_end_trace": [],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import tempfile
@@ -9,6 +10,7 @@ from pathlib import Path
 
 from spillway.amounts import read_text
 
+_LEAST_ROOM = 1 << 20  # with less nothing can leave; allocated and given back, because quotas are not in any table
 _IN_MEMORY = ("tmpfs", "ramfs", "devtmpfs", "hugetlbfs")
 
 
@@ -41,10 +43,13 @@ def check_folder(path: Path) -> Path:
     if is_in_memory(path):
         raise ValueError(f"the spill directory {path} is on {find_filesystem(path)}, which is memory: choose one on a disk")
     try:
-        with tempfile.TemporaryFile(dir=path):
+        with tempfile.TemporaryFile(dir=path) as file:
+            os.posix_fallocate(file.fileno(), 0, _LEAST_ROOM)
             return path
     except OSError as error:
-        raise ValueError(f"the spill directory {path} cannot be written: {error.strerror}") from error
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        why = f"has no room for {_LEAST_ROOM >> 20} MiB" if full else "cannot be written"
+        raise ValueError(f"the spill directory {path} {why}: {error.strerror}") from error
 
 
 def find_default() -> Path | None:

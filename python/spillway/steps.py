@@ -59,13 +59,20 @@ class StepCounter:
 class StepWatcher:
     """Reports step ends and optimizer phases of whatever trains in this process, between start() and stop().
 
-    `on_step()` is called after the event that ended a step, `on_phase(is_optimizer)` on the thread that steps.
+    `on_step()` is called after the event that ended a step, `on_phase(is_optimizer)` on the thread that steps,
+    `on_optimizer(optimizer, has_stepped)` around its step.
     """
 
-    def __init__(self, on_step: Callable[[], None], on_phase: Callable[[bool], None] = lambda is_optimizer: None) -> None:
+    def __init__(
+        self,
+        on_step: Callable[[], None],
+        on_phase: Callable[[bool], None] = lambda is_optimizer: None,
+        on_optimizer: Callable[[object, bool], None] = lambda optimizer, has_stepped: None,
+    ) -> None:
         self.counter = StepCounter()
         self._on_step = on_step
         self._on_phase = on_phase
+        self._on_optimizer = on_optimizer
         self._local = threading.local()
         self._undo: list[Callable[[], None]] = []
 
@@ -90,10 +97,12 @@ class StepWatcher:
         self._on_step()
 
     def _before_optimizer(self, optimizer: object, args: Any, kwargs: Any) -> None:
+        self._on_optimizer(optimizer, False)
         self._set_phase(True)
 
     def _after_optimizer(self, optimizer: object, args: Any, kwargs: Any) -> None:
         self._set_phase(False)
+        self._on_optimizer(optimizer, True)
         if self.counter.optimizer_stepped(optimizer):
             self._on_step()
 

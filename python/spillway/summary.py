@@ -37,15 +37,23 @@ def _watching_rows(stats: dict[str, Any]) -> list[tuple[str, str]]:
     return [
         ("budget", "none (only watching)"),
         ("plain peak", _bytes(stats.get("peak_bytes"))),
-        ("floor", _bytes(stats.get("floor_bytes")) + _pinned_by(stats)),
+        ("floor", _bytes(stats.get("floor_bytes"))),
+        ("floor's op", _floor_op(stats.get("floor_op"))),
         ("steps", _count(stats.get("steps"))),
         ("ops", _count(stats.get("ops"))),
     ]
 
 
-def _pinned_by(stats: dict[str, Any]) -> str:
-    op = stats.get("floor_op")
-    return f" (held up by {op})" if op else ""
+def _floor_op(op: dict[str, Any] | None) -> str:
+    if not op or not op.get("name"):
+        return "-"
+    parts = [
+        f"{_bytes(op['input_bytes'])} of inputs",
+        f"{_bytes(op['output_bytes'])} of outputs",
+        f"{_bytes(max(op['transient_bytes'] - op['output_bytes'], 0))} on the way",
+        f"{_bytes(op['cannot_leave_bytes'])} that cannot leave",
+    ]
+    return f"{op['name']}: {', '.join(parts)}"
 
 
 def live_line(stats: dict[str, Any], width: int) -> str:

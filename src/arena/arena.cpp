@@ -46,11 +46,20 @@ Arena::Arena(Device& device, Tier tier, const PoolOptions& options)
   device_.reserve(tier_, in_whole_granules(options).address_space);
 }
 
+template <class Wait>
+void Arena::wait_for_all(const std::vector<Tick>& ticks, Wait wait_for) {
+  if (ticks.empty()) return;
+  const Nanos begin = device_.now();
+  for (const Tick tick : ticks) wait_for(tick);
+  waited_.fetch_add((device_.now() - begin).count, std::memory_order_relaxed);
+}
+
 std::optional<Block> Arena::try_allocate(Bytes size, StreamId on) {
   std::vector<Tick> waits, running;
   std::optional<Block> block;
   for (int attempt = 0; attempt < kRemapAttempts && !block; ++attempt) {
     const Nanos waited = synchronize(running);
+    waited_.fetch_add(waited.count, std::memory_order_relaxed);
     running.clear();
     const std::lock_guard lock(mutex_);
     hole_costs_.waited += waited;
@@ -63,7 +72,7 @@ std::optional<Block> Arena::try_allocate(Bytes size, StreamId on) {
     if (!carry_out(*remap)) return std::nullopt;
     block = take(size, on, waits);
   }
-  for (const Tick tick : waits) wait(on, tick);
+  wait_for_all(waits, [&](Tick tick) { wait(on, tick); });
   return block;
 }
 

@@ -54,6 +54,7 @@ class Arena final : public BlockSource {
   [[nodiscard]] PoolStats stats() const override;
   [[nodiscard]] std::uint64_t commits() const override { return commits_.load(std::memory_order_relaxed); }
   [[nodiscard]] HoleCosts hole_costs() const override;
+  [[nodiscard]] Nanos waited() const override { return Nanos{waited_.load(std::memory_order_relaxed)}; }
   void verify() const;
 
  private:
@@ -64,11 +65,14 @@ class Arena final : public BlockSource {
   bool commit(Range range);
   [[nodiscard]] Nanos synchronize(std::span<const Tick> ticks);
   bool learn_done();
+  template <class Wait>
+  void wait_for_all(const std::vector<Tick>& ticks, Wait wait_for);
   [[nodiscard]] std::vector<Tick> pending() const;
   void note_stream(StreamId stream);
 
   Device& device_;
   const Tier tier_;
+  std::atomic<std::int64_t> waited_ = 0;
   mutable std::mutex mutex_;  // guards what is below
   Pool pool_;
   std::uint32_t streams_ = 0;     // one more than the largest index the pool may have heard of

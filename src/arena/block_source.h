@@ -51,6 +51,8 @@ class BlockSource {
   [[nodiscard]] virtual Bytes reserved() const = 0;
   [[nodiscard]] virtual PoolStats stats() const = 0;
   [[nodiscard]] virtual HoleCosts hole_costs() const { return {}; }
+  // What callers of try_allocate waited for memory whose last uses were not done.
+  [[nodiscard]] virtual Nanos waited() const { return {}; }
 };
 
 }  // namespace spillway

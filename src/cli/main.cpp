@@ -17,8 +17,21 @@ int complain(const char* what, int code) {
   return code;
 }
 
+// Commands that need Python: the `spillway` of the package carries them out itself and never asks us.
+void add_commands_in_python(CLI::App& app) {
+  const auto add = [&](const std::string& name, const char* what) {
+    CLI::App* command = app.add_subcommand(name, what);
+    command->prefix_command();
+    command->callback([name] { throw spillway::InputError("'" + name + "' needs Python: use the spillway command of the package, or python -m spillway"); });
+  };
+  add("run", "Run a training script inside a byte budget, or only watch it");
+  add("verify", "Run a script plain and inside a budget, and name the first bit that differs");
+  add("doctor", "Say what this machine offers and what is wrong with it");
+}
+
 // In the order --help lists them.
 void add_commands(CLI::App& app) {
+  add_commands_in_python(app);
   spillway::add_export(app);
   spillway::add_import(app);
   spillway::add_report(app);

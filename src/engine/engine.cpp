@@ -1,6 +1,7 @@
 #include "engine/engine.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <limits>
 
@@ -40,13 +41,19 @@ Engine::~Engine() = default;
 // --- memory ---------------------------------------------------------------------------------------------------------
 
 std::optional<Block> Engine::take(Bytes size, StreamId on, Lock& lock) {
+  const Nanos waited = tape_.on() ? arena_.waited() : 0_ns;
   for (;;) {
     if (auto block = arena_.try_allocate(size, on)) {
       if (commits_ != arena_.commits()) note_reserved();
+      if (tape_.on()) trace_room_wait(arena_.waited() - waited);
       return block;
     }
     if (size > arena_.limit() || !make_room(size, lock)) return std::nullopt;  // for what can never fit nobody leaves
   }
+}
+
+void Engine::trace_room_wait(Nanos took) {
+  if (took > 0_ns) tape_.stall(StallCause::room, device_.now() - took, took);
 }
 
 void Engine::note_reserved() {
@@ -87,7 +94,7 @@ Record* Engine::try_allocate(Bytes size, StreamId on, const char* maker) {
   settle(*record, *block);
   record->hidden = rebuilding_ > 0;
   if (!record->hidden) recorder_.birth(*record);
-  if (tape_.on()) tape_.birth(*record, device_.now());
+  if (tape_.on()) tape_.birth(*record);
   return record;
 }
 
@@ -154,7 +161,7 @@ bool Engine::free(void* data) {
     count(*record, +1);
     return true;
   }
-  if (tape_.on()) tape_.death(*record, device_.now());
+  if (tape_.on()) tape_.death(*record);
   const Block block = record->block;
   const auto& uses = last_uses(*record);
   give_back(*record);
@@ -170,7 +177,7 @@ void Engine::died(Record* record) {
   const Lock lock(mutex_);
   note_absent(*record, -1);
   recorder_.death(*record);
-  if (tape_.on() && record->dependents == 0) tape_.death(*record, device_.now());
+  if (tape_.on() && record->dependents == 0) tape_.death(*record);
   owner_.disown(*record);
   if (record->residence == Residence::dropped) {
     if (record->dependents > 0) inherit_leaves(*record);
@@ -251,7 +258,7 @@ std::optional<Shortage> Engine::acquire(std::span<const Use> uses, StreamId on, 
   }
   ++clock_;
   ++stats_.ops;
-  std::vector<Tick> waits;
+  std::vector<Arrival> waits;
   for (const Use& use : uses) {
     Record& record = *use.record;
     record.last_use = clock_;
@@ -259,20 +266,22 @@ std::optional<Shortage> Engine::acquire(std::span<const Use> uses, StreamId on, 
     // A stream beyond the 64th shares its bit and waits each time.
     if (record.arrival && (on.index >= 64 || (record.arrived_on & bit(on)) == 0)) {
       if (on.index < 64) record.arrived_on |= bit(on);
-      waits.push_back(*record.arrival);
+      waits.push_back({*record.arrival, record.copy && record.copy->tier == Tier::file ? StallCause::file : StallCause::fetch});
     }
     if (use.write) forget_copy(record);
   }
-  if (!waits.empty()) {
-    lock.unlock();
-    const Nanos begin = device_.now();
-    for (const Tick tick : waits) arena_.wait(on, tick);
-    const Nanos end = device_.now();
-    lock.lock();
-    stats_.stalls.fetch += end - begin;
-    tape_.stall(StallCause::fetch, begin, end - begin);
-  }
+  for (const Arrival& arrival : waits) wait_for_arrival(arrival, on, lock);
   return std::nullopt;
+}
+
+void Engine::wait_for_arrival(const Arrival& arrival, StreamId on, Lock& lock) {
+  lock.unlock();
+  const Nanos begin = device_.now();
+  arena_.wait(on, arrival.tick);
+  const Nanos took = device_.now() - begin;
+  lock.lock();
+  (arrival.cause == StallCause::file ? stats_.stalls.file : stats_.stalls.fetch) += took;
+  tape_.stall(arrival.cause, begin, took);
 }
 
 // An orphan nobody needs any more.
@@ -308,8 +317,9 @@ void Engine::note_outside_write(Record* record, Lock& lock) {
   clear_recipes(record);
 }
 
-void Engine::note_op(Bytes inputs, Bytes transient) {
-  stats_.floor = std::max(stats_.floor, cannot_leave_ + inputs + std::max(transient, 0_B));
+void Engine::raise_floor(Bytes needed, const OpBytes& bytes, const std::string& name) {
+  stats_.floor = needed;
+  stats_.floor_op = {.name = name, .inputs = bytes.inputs, .outputs = bytes.outputs, .transient = bytes.transient, .cannot_leave = cannot_leave_};
 }
 
 // Other threads' ops may let go of what they pin: worth waiting for, unless all of them wait as well.
@@ -346,7 +356,7 @@ void Engine::end_step(const std::vector<Nanos>& durations) {
   const Lock lock(mutex_);
   ++stats_.steps;
   ++step_;
-  if (tape_.on()) tape_.end_step(device_.now());
+  if (tape_.on()) tape_.end_step();
   forget_old_recipes();
   steer_end_step(durations);
 }
@@ -358,9 +368,34 @@ void Engine::set_policy(ReactivePolicy policy, Leave leave) {
   forget_plans();
 }
 
+void Engine::open_tiers(const MoverOptions& tiers) {
+  const Lock lock(mutex_);
+  mover_.open(tiers);
+}
+
+void Engine::open_trace(const std::string& path) {
+  tape_.open(path, device_, std::array{mover_.in_stream(), mover_.out_stream()});
+  mover_.time_copies(true);
+}
+
+bool Engine::try_set_budget(std::optional<Bytes> budget) {
+  Lock lock(mutex_);
+  const std::optional<Bytes> before = std::exchange(options_.budget, budget);
+  arena_.set_limit(limit_beside(outside_));
+  const bool fits = shrink_to_limit(lock) <= 0_B && (!budget || outside_ <= *budget);
+  if (fits) {
+    tape_.budget(budget.value_or(0_B));
+  } else {
+    options_.budget = before;
+    arena_.set_limit(limit_beside(outside_));
+  }
+  note_reserved();
+  return fits;
+}
+
 void Engine::set_budget(std::optional<Bytes> budget) {
   Lock lock(mutex_);
-  tape_.budget(budget.value_or(0_B), device_.now());
+  tape_.budget(budget.value_or(0_B));
   options_.budget = budget;
   arena_.set_limit(limit_beside(outside_));
   (void)shrink_to_limit(lock);
@@ -434,6 +469,7 @@ void Engine::after_fork(bool child) {
   if (child && !child_) {
     child_ = true;
     mover_.restore_on(compute_);
+    tape_.forget();
     arena_.set_limit(options_.address_space);
   }
   mutex_.unlock();
@@ -450,8 +486,10 @@ EngineStats Engine::stats() const {
   stats.peak_live = peak_live_;
   const HoleCosts holes = arena_.hole_costs();
   stats.remaps = holes.remaps;
-  stats.stalls.room += holes.waited;
   if (course_.script) stats.predicted = course_.script->predicted();
+  stats.stalls.room += arena_.waited();
+  stats.stalls.host_room += mover_.waited(Tier::host);
+  stats.stalls.file += mover_.waited(Tier::file);
   return stats;
 }
 

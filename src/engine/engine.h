@@ -16,6 +16,7 @@
 #include <mutex>
 #include <optional>
 #include <span>
+#include <string>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -83,10 +84,19 @@ struct Use {
   bool write = false;
 };
 
+// What the host waited for: bytes on their way home; device memory whose users are not done; a place in host memory, where
+// pinning it takes the time; the file, for a place in it or for bytes to come back.
 struct StallTimes { Nanos fetch, room, host_room, file; };
+
+// The op that made the floor what it is. `transient`: outputs and workspace at their most.
+struct FloorOp {
+  std::string name;
+  Bytes inputs, outputs, transient, cannot_leave;
+};
 
 struct EngineStats {
   Bytes budget, reserved, peak_reserved, live, peak_live, floor;
+  FloorOp floor_op;
   Bytes plain_peak;  // of live bytes, had nothing left; what rebuilds need is not in it
   std::int64_t ops = 0, steps = 0, evictions = 0, recomputed_ops = 0;
   Bytes moved_out, moved_in, dropped, left_clean;
@@ -153,7 +163,11 @@ class Engine {
     return clock_;
   }
   [[nodiscard]] Bytes peak_in_op() const { return mark_peak_; }
-  void note_op(Bytes inputs, Bytes transient);
+  struct OpBytes { Bytes inputs, outputs, transient; };
+  void note_op(const OpBytes& bytes, const std::string& name) {
+    const Bytes needed = cannot_leave_ + bytes.inputs + std::max(bytes.transient, 0_B);
+    if (needed > stats_.floor) [[unlikely]] raise_floor(needed, bytes, name);
+  }
 
   // --- recipes: with the lock ---------------------------------------------------------------------------------------
   // Whether anybody might be dropped: recipes are of no use otherwise.
@@ -170,6 +184,8 @@ class Engine {
 
   // With the lock: the trace this engine writes, if any.
   [[nodiscard]] Tape& tape() { return tape_; }
+  // With the lock. Throws InputError when the file cannot be written.
+  void open_trace(const std::string& path);
 
   // --- plans: with the lock -----------------------------------------------------------------------------------------
   // An op is about to run; `key` tells it from others by what it is and how large its arguments are.
@@ -187,7 +203,12 @@ class Engine {
   void end_step(const std::vector<Nanos>& durations = {});
   // Empty: watch only from now on.
   void set_budget(std::optional<Bytes> budget);
+  // False: what cannot leave is more than that, and the budget stays what it was.
+  [[nodiscard]] bool try_set_budget(std::optional<Bytes> budget);
   void set_policy(ReactivePolicy policy, Leave leave);
+  // Opens lower tiers where none are: an engine that only watched so far gets a budget.
+  void open_tiers(const MoverOptions& tiers);
+  [[nodiscard]] bool has_tiers() const { return mover_.has_tiers(); }
   // Bytes of the device that others hold and that count against the budget. Makes room for them.
   void set_outside(Bytes outside);
   // The same ahead of time, for what is about to be taken: false, and nothing has changed, when there is no room and, if
@@ -233,6 +254,8 @@ class Engine {
   [[nodiscard]] bool evict(Record* victim, Leave leave, Lock& lock);
   [[nodiscard]] bool let_go(Record& record, Leave leave);
   [[nodiscard]] bool move_out(Record& record);
+  [[nodiscard]] StallTimes lower_waits() const;
+  void trace_lower_waits(const StallTimes& before);
   [[nodiscard]] Tick poison(const Record& record, std::span<const Tick> uses);
   [[nodiscard]] bool may_leave(const Record& record) const;
   // What rebuilding a record would take, and whether it can be done at all.
@@ -278,6 +301,10 @@ class Engine {
   [[nodiscard]] std::vector<Tick>& last_uses(const Record& record);
   [[nodiscard]] std::uint64_t meet(StreamId stream);
   void note_reserved();
+  void raise_floor(Bytes needed, const OpBytes& bytes, const std::string& name);
+  void trace_room_wait(Nanos took);
+  struct Arrival { Tick tick; StallCause cause; };
+  void wait_for_arrival(const Arrival& arrival, StreamId on, Lock& lock);
   [[nodiscard]] Bytes limit_beside(Bytes outside) const;
   // How far it still is above the limit.
   Bytes shrink_to_limit(Lock& lock);

@@ -87,10 +87,23 @@ bool Engine::move_out(Record& record) {
     return true;
   }
   const auto& uses = last_uses(record);
+  const StallTimes before = lower_waits();
   record.copy = mover_.try_move_out(record.block.range.begin, record.size, uses);
+  if (tape_.on()) trace_lower_waits(before);
   if (!record.copy) return false;
   stats_.moved_out += record.size;
   return true;
+}
+
+StallTimes Engine::lower_waits() const {
+  return {.fetch = {}, .room = {}, .host_room = mover_.waited(Tier::host), .file = mover_.waited(Tier::file)};
+}
+
+void Engine::trace_lower_waits(const StallTimes& before) {
+  const StallTimes after = lower_waits();
+  const Nanos now = device_.now(), host = after.host_room - before.host_room, file = after.file - before.file;
+  if (host > 0_ns) tape_.stall(StallCause::host_room, now - host - file, host);
+  if (file > 0_ns) tape_.stall(StallCause::file, now - file, file);
 }
 
 // For tests: whoever still looks at the old place sees other bytes. On the compute stream, so that where that is the
@@ -121,7 +134,10 @@ bool Engine::let_go(Record& record, Leave leave) {
   arena_.free(block, uses);
   ++stats_.evictions;
   tight_.store(true, std::memory_order_relaxed);
-  if (tape_.on()) tape_.move(record, TraceTier::device, drop ? TraceTier::nowhere : trace_tier(record), clean, device_.now());
+  if (tape_.on()) {
+    const auto copy = drop || clean ? std::nullopt : std::optional(CopySpan{record.copy->began, record.copy->written});
+    tape_.move(record, TraceTier::device, drop ? TraceTier::nowhere : trace_tier(record), clean, copy);
+  }
   if (drop) {
     record.residence = Residence::dropped;
     stats_.dropped += record.size;
@@ -160,7 +176,7 @@ bool Engine::fetch(Record* record, Lock& lock) {
 // Enqueues the way in: from now on its storage is there for whoever waits for it.
 void Engine::arrive(Record& record, const Block& block) {
   record.arrival = mover_.move_in(*record.copy, block.range.begin, record.size);
-  if (tape_.on()) tape_.move(record, trace_tier(record), TraceTier::device, false, device_.now());
+  if (tape_.on()) tape_.move(record, trace_tier(record), TraceTier::device, false, CopySpan{record.copy->began, *record.arrival});
   record.streams = 0;
   stats_.moved_in += record.size;
   away_.erase(&record);

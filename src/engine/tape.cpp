@@ -1,76 +1,201 @@
 #include "engine/tape.h"
 
+#include <algorithm>
+
+#include "base/error.h"
+
 namespace spillway {
 
-void Tape::open(const std::string& path, Nanos now) {
+namespace {
+
+template <class E>
+Event as_event(E event) { return Event(std::move(event)); }
+
+Event as_event(const OpView& op) {
+  const auto list = [](std::span<const StorageId> ids) { return std::vector<StorageId>(ids.begin(), ids.end()); };
+  return Op{op.index,     op.name,      op.phase,      op.job,     op.step,         op.stream,        op.start,         op.duration,
+            op.transient, op.workspace, op.replayable, op.why_not, list(op.inputs), list(op.outputs), list(op.mutated), list(op.aliased)};
+}
+
+bool contains(std::span<const StorageId> ids, StorageId id) { return std::ranges::find(ids, id) != ids.end(); }
+
+}  // namespace
+
+void Tape::open(const std::string& path, Device& device, std::span<const StreamId> copies) {
   writer_ = std::make_unique<TraceWriter>(path);
-  began_ = now;
-  writer_->write(StepBegin{.step = StepIndex{0}, .job = kJob, .at = {}, .signature = {}});
+  device_ = &device;
+  began_ = device.now();
+  anchors_.clear();
+  for (const StreamId stream : copies) {
+    const Tick tick = device.record(stream);
+    device.synchronize(tick);
+    anchors_.push_back({.tick = tick, .at = device.now()});
+  }
+  write(StepBegin{.step = StepIndex{0}, .job = kJob, .at = {}, .signature = {}});
 }
 
 void Tape::close() {
   if (!on()) return;
+  for (const Waiting& waiting : waiting_) {
+    try {
+      if (waiting.copy) device_->synchronize(waiting.copy->done);
+    } catch (const DeviceError&) {
+      break;  // told to whoever needs the bytes
+    }
+  }
+  write_settled();
+  for (const Waiting& waiting : waiting_) writer_->write(waiting.event);
+  waiting_.clear();
   writer_->close();
   writer_.reset();
 }
 
+void Tape::forget() { (void)writer_.release(); }
+
+// --- copies that are under way --------------------------------------------------------------------------------------
+
+template <class E>
+void Tape::write(E event) {
+  if (waiting_.empty()) writer_->write(event);
+  else waiting_.push_back({as_event(std::move(event)), std::nullopt});
+}
+
+void Tape::write_settled() {
+  while (!waiting_.empty()) {
+    Waiting& first = waiting_.front();
+    if (first.copy) {
+      const bool known = settle(std::get<Move>(first.event), *first.copy);
+      if (!known && copies_waiting_ <= kMostCopies) return;
+      --copies_waiting_;
+    }
+    writer_->write(first.event);
+    waiting_.pop_front();
+  }
+}
+
+// True when the copy is done and its times are in.
+bool Tape::settle(Move& move, const CopySpan& copy) {
+  try {
+    if (!device_->query(copy.done)) return false;
+  } catch (const DeviceError&) {
+    return true;  // it failed: told to whoever needs the bytes; here it has no times
+  }
+  move.duration = std::max(device_->elapsed(copy.began, copy.done), 0_ns);
+  move.start = std::max(time_of(copy.done) - move.duration - began_, 0_ns);
+  return true;
+}
+
+// From the last tick of the stream whose time is known; too long ago to compare with: the moment it is seen done.
+Nanos Tape::time_of(Tick done) {
+  const auto anchor = std::ranges::find(anchors_, done.stream, [](const Anchor& one) { return one.tick.stream; });
+  if (anchor == anchors_.end()) return device_->now();
+  const bool near = done.value >= anchor->tick.value && done.value - anchor->tick.value < kTickWindow / 2;
+  const Nanos at = near ? anchor->at + device_->elapsed(anchor->tick, done) : device_->now();
+  *anchor = {.tick = done, .at = std::min(at, device_->now())};
+  return anchor->at;
+}
+
+// --- events ---------------------------------------------------------------------------------------------------------
+
 void Tape::fact(std::string key, std::string value) {
-  if (on()) writer_->write(Fact{.key = std::move(key), .value = std::move(value)});
+  if (on()) write(Fact{.key = std::move(key), .value = std::move(value)});
 }
 
-void Tape::budget(Bytes bytes, Nanos now) {
-  if (on()) writer_->write(BudgetChange{.budget = bytes, .job = kJob, .at = now - began_});
+void Tape::budget(Bytes bytes) {
+  if (on()) write(BudgetChange{.budget = bytes, .job = kJob, .at = now()});
 }
 
-void Tape::birth(const Record& record, Nanos now) {
+void Tape::birth(const Record& record) {
   if (!on()) return;
-  writer_->write(StorageBirth{.storage = record.id, .size = record.size, .kind = StorageKind::unknown, .job = kJob, .at = now - began_});
+  write(StorageBirth{.storage = record.id, .size = record.size, .kind = StorageKind::unknown, .job = kJob, .at = now()});
+  if (record.maker != nullptr) newborn_.push_back(record.id);
 }
 
-void Tape::death(const Record& record, Nanos now) {
-  if (on()) writer_->write(StorageDeath{.storage = record.id, .at = now - began_});
+// What is gone before its operator ended was that operator's own.
+void Tape::death(const Record& record) {
+  if (!on()) return;
+  if (std::erase(newborn_, record.id) > 0) set_role(record.id, StorageKind::workspace);
+  write(StorageDeath{.storage = record.id, .at = now()});
 }
 
 void Tape::op(const OpNote& note) {
   if (!on()) return;
-  writer_->write(OpView{.index = OpIndex{ops_++},
-                        .name = writer_->intern(note.name),
-                        .phase = note.phase,
-                        .job = kJob,
-                        .step = StepIndex{step_},
-                        .stream = note.stream,
-                        .start = note.start - began_,
-                        .duration = note.duration,
-                        .transient = note.transient,
-                        .workspace = {},
-                        .replayable = note.replayable,
-                        .why_not = {},
-                        .inputs = note.inputs,
-                        .outputs = note.outputs,
-                        .mutated = note.mutated,
-                        .aliased = note.aliased});
+  write_settled();
+  guess_roles(note);
+  write(OpView{.index = OpIndex{ops_++},
+               .name = writer_->intern(note.name),
+               .phase = note.phase,
+               .job = kJob,
+               .step = StepIndex{step_},
+               .stream = note.stream,
+               .start = note.start - began_,
+               .duration = note.duration,
+               .transient = note.transient,
+               .workspace = {},
+               .replayable = note.why_not.empty(),
+               .why_not = note.why_not.empty() ? NameId{} : writer_->intern(note.why_not),
+               .inputs = note.inputs,
+               .outputs = note.outputs,
+               .mutated = note.mutated,
+               .aliased = note.aliased});
 }
 
-void Tape::move(const Record& record, TraceTier from, TraceTier to, bool clean, Nanos now) {
+void Tape::move(const Record& record, TraceTier from, TraceTier to, bool clean, std::optional<CopySpan> copy) {
   if (!on()) return;
-  writer_->write(Move{.storage = record.id, .from = from, .to = to, .size = record.size, .trigger = latest(), .start = now - began_, .duration = {}, .clean = clean});
+  write_settled();
+  const Move event{.storage = record.id, .from = from, .to = to, .size = record.size, .trigger = latest(), .start = now(), .duration = {}, .clean = clean};
+  if (!copy || copy->began.value == 0) return write(event);
+  waiting_.push_back({event, copy});
+  ++copies_waiting_;
 }
 
 void Tape::recompute(const Record& record, Nanos start, Nanos took) {
   if (!on()) return;
-  writer_->write(Recompute{.storage = record.id, .replayed = latest(), .needed_by = latest(), .start = start - began_, .duration = took});
+  write(Recompute{.storage = record.id, .replayed = latest(), .needed_by = latest(), .start = start - began_, .duration = took});
 }
 
 void Tape::stall(StallCause cause, Nanos start, Nanos took) {
   if (!on()) return;
-  writer_->write(Stall{.cause = cause, .op = latest(), .storage = {}, .job = kJob, .start = start - began_, .duration = took});
+  write(Stall{.cause = cause, .op = latest(), .storage = {}, .job = kJob, .start = start - began_, .duration = took});
 }
 
-void Tape::end_step(Nanos now) {
+void Tape::end_step() {
   if (!on()) return;
-  writer_->write(StepEnd{.step = StepIndex{step_}, .job = kJob, .at = now - began_});
+  write_settled();
+  write(StepEnd{.step = StepIndex{step_}, .job = kJob, .at = now()});
   ++step_;
-  writer_->write(StepBegin{.step = StepIndex{step_}, .job = kJob, .at = now - began_, .signature = {}});
+  write(StepBegin{.step = StepIndex{step_}, .job = kJob, .at = now(), .signature = {}});
+}
+
+// --- roles ----------------------------------------------------------------------------------------------------------
+
+StorageKind& Tape::kind_of(StorageId storage) {
+  if (kinds_.size() <= storage.index) kinds_.resize(storage.index + 1, StorageKind::unknown);
+  return kinds_[storage.index];
+}
+
+void Tape::set_role(StorageId storage, StorageKind kind) {
+  if (std::exchange(kind_of(storage), kind) != kind) write(StorageRole{.storage = storage, .kind = kind});
+}
+
+void Tape::role(const Record& record, StorageKind kind) {
+  if (on()) set_role(record.id, kind);
+}
+
+// What no operator made comes from outside; an operator of the forward that reads none of our storages fills in such a
+// one. What an operator made and does not return, some library holds.
+void Tape::guess_roles(const OpNote& note) {
+  for (const StorageId read : note.inputs) {
+    if (kind_of(read) == StorageKind::unknown) set_role(read, StorageKind::input);
+  }
+  const bool brings = note.phase == Phase::forward && note.inputs.empty();
+  for (const StorageId made : note.outputs) {
+    if (kind_of(made) == StorageKind::unknown) set_role(made, brings ? StorageKind::input : StorageKind::activation);
+  }
+  for (const StorageId made : newborn_) {
+    if (!contains(note.outputs, made) && kind_of(made) == StorageKind::unknown) set_role(made, StorageKind::workspace);
+  }
+  newborn_.clear();
 }
 
 }  // namespace spillway

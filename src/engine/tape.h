@@ -1,12 +1,17 @@
 // The engine's record of itself: each call is one event of the trace, or nothing when no trace was asked for.
 //
-// Belongs to the engine's lock. Copies are told when they are enqueued; how long they took the device knows later.
+// How long a copy took is known when it is done. Nobody waits for that: its event stays behind, and all later ones behind
+// it, until the device says so; the trace stays in the order of the host. Belongs to the engine's lock.
 #pragma once
 
+#include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
+#include "device/device.h"
 #include "engine/record.h"
 #include "trace/event.h"
 #include "trace/writer.h"
@@ -20,35 +25,74 @@ struct OpNote {
   StreamId stream;
   Nanos start, duration;
   Bytes transient;
-  bool replayable = false;
+  bool replayable = true;    // operators of its kind may be
+  std::string_view why_not;  // this call may not be, because; empty: it may
   std::span<const StorageId> inputs, outputs, mutated, aliased;
+};
+
+// The ticks around one copy.
+struct CopySpan {
+  Tick began, done;
 };
 
 class Tape {
  public:
-  // Throws InputError when the file cannot be written.
-  void open(const std::string& path, Nanos now);
+  // `copies`: the streams that copy. Throws InputError when the file cannot be written.
+  void open(const std::string& path, Device& device, std::span<const StreamId> copies);
+  // Waits for the copies that are still under way.
   void close();
+  // Without a word to the file: in a forked child it is the parent's.
+  void forget();
   [[nodiscard]] bool on() const { return writer_ != nullptr; }
 
   void fact(std::string key, std::string value);
-  void budget(Bytes bytes, Nanos now);
-  void birth(const Record& record, Nanos now);
-  void death(const Record& record, Nanos now);
+  void budget(Bytes bytes);
+  void birth(const Record& record);
+  void death(const Record& record);
+  // What the storage is for, told by somebody who knows.
+  void role(const Record& record, StorageKind kind);
   void op(const OpNote& note);
-  void move(const Record& record, TraceTier from, TraceTier to, bool clean, Nanos now);
+  // Without a copy: a drop, or a clean leave.
+  void move(const Record& record, TraceTier from, TraceTier to, bool clean, std::optional<CopySpan> copy);
   void recompute(const Record& record, Nanos start, Nanos took);
   void stall(StallCause cause, Nanos start, Nanos took);
-  void end_step(Nanos now);
+  void end_step();
 
  private:
   static constexpr JobId kJob{0};
+  // Ticks keep their times for the last kTickWindow of a stream, and a copy has two.
+  static constexpr std::size_t kMostCopies = kTickWindow / 4;
+
+  struct Waiting {
+    Event event;
+    std::optional<CopySpan> copy;
+  };
+  // A tick whose time on the host's clock is known.
+  struct Anchor {
+    Tick tick;
+    Nanos at;
+  };
 
   [[nodiscard]] OpIndex latest() const { return OpIndex{ops_ == 0 ? 0 : ops_ - 1}; }
+  [[nodiscard]] Nanos now() const { return device_->now() - began_; }
+  template <class E>
+  void write(E event);
+  void write_settled();
+  [[nodiscard]] bool settle(Move& move, const CopySpan& copy);
+  [[nodiscard]] Nanos time_of(Tick done);
+  void guess_roles(const OpNote& note);
+  void set_role(StorageId storage, StorageKind kind);
+  [[nodiscard]] StorageKind& kind_of(StorageId storage);
 
   std::unique_ptr<TraceWriter> writer_;
+  Device* device_ = nullptr;
   Nanos began_;
   std::uint32_t ops_ = 0, step_ = 0;
+  std::deque<Waiting> waiting_;
+  std::size_t copies_waiting_ = 0;
+  std::vector<Anchor> anchors_;
+  std::vector<StorageKind> kinds_;   // by storage
+  std::vector<StorageId> newborn_;   // inside an operator that is not told yet
 };
 
 }  // namespace spillway

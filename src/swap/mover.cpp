@@ -20,14 +20,22 @@ std::unique_ptr<Arena> open_tier(Device& device, Tier tier, Bytes limit, Bytes s
 Mover::Mover(Device& device, const MoverOptions& options)
     : device_(device),
       out_(device.open_stream()),
-      in_(device.open_stream()),
-      host_(open_tier(device, Tier::host, options.host_limit, options.host_granule)),
-      file_(open_tier(device, Tier::file, options.file_limit)) {}
+      in_(device.open_stream()) {
+  open(options);
+}
+
+void Mover::open(const MoverOptions& options) {
+  if (!host_) host_ = open_tier(device_, Tier::host, options.host_limit, options.host_granule);
+  if (!file_) file_ = open_tier(device_, Tier::file, options.file_limit);
+}
 
 std::optional<LowerCopy> Mover::try_place(Bytes size) {
   for (const Tier tier : {Tier::host, Tier::file}) {
     if (arena(tier) == nullptr) continue;
-    if (auto block = arena(tier)->try_allocate(size, out_)) return LowerCopy{.tier = tier, .block = *block, .written = {}, .last_read = {}};
+    const Nanos begin = device_.now();
+    const auto block = arena(tier)->try_allocate(size, out_);
+    (tier == Tier::host ? waited_host_ : waited_file_) += device_.now() - begin;
+    if (block) return LowerCopy{.tier = tier, .block = *block, .written = {}, .last_read = {}, .began = {}};
   }
   return std::nullopt;
 }
@@ -36,6 +44,7 @@ std::optional<LowerCopy> Mover::try_move_out(Bytes offset, Bytes size, std::span
   auto copy = try_place(size);
   if (!copy) return std::nullopt;
   for (const Tick tick : after) device_.wait(out_, tick);
+  if (timed_) copy->began = device_.record(out_);
   device_.copy(out_, {copy->tier, copy->block.range.begin}, {Tier::device, offset}, size);
   copy->written = device_.record(out_);
   return copy;
@@ -43,6 +52,7 @@ std::optional<LowerCopy> Mover::try_move_out(Bytes offset, Bytes size, std::span
 
 Tick Mover::move_in(LowerCopy& copy, Bytes offset, Bytes size) {
   device_.wait(in_, copy.written);
+  if (timed_) copy.began = device_.record(in_);
   device_.copy(in_, {Tier::device, offset}, {copy.tier, copy.block.range.begin}, size);
   copy.last_read = device_.record(in_);
   return *copy.last_read;

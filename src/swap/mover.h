@@ -27,6 +27,7 @@ struct LowerCopy {
   Block block;
   Tick written;                   // the way out
   std::optional<Tick> last_read;  // the latest way in
+  Tick began;                     // the latest copy either way; value 0: copies are not timed
 };
 
 class Mover {
@@ -35,6 +36,10 @@ class Mover {
 
   [[nodiscard]] StreamId out_stream() const { return out_; }
   [[nodiscard]] StreamId in_stream() const { return in_; }
+
+  // Opens the tiers that are not open yet. Throws InputError when one cannot be had.
+  void open(const MoverOptions& options);
+  [[nodiscard]] bool has_tiers() const { return host_ != nullptr || file_ != nullptr; }
 
   // Enqueues the way out behind `after`. Empty when no lower tier has room.
   [[nodiscard]] std::optional<LowerCopy> try_move_out(Bytes offset, Bytes size, std::span<const Tick> after);
@@ -46,6 +51,11 @@ class Mover {
   void forget(const LowerCopy& copy);
 
   [[nodiscard]] Bytes used(Tier tier) const;
+  // What the caller waited for a place in this tier: memory to be pinned, a file to grow.
+  [[nodiscard]] Nanos waited(Tier tier) const { return tier == Tier::host ? waited_host_ : waited_file_; }
+
+  // Names the beginnings of copies from now on, so that their times can be told.
+  void time_copies(bool timed) { timed_ = timed; }
 
   // Waits until every copy enqueued so far is done.
   void drain();
@@ -56,6 +66,8 @@ class Mover {
   Device& device_;
   StreamId out_, in_;
   std::unique_ptr<Arena> host_, file_;
+  Nanos waited_host_, waited_file_;
+  bool timed_ = false;
 
   [[nodiscard]] Arena* arena(Tier tier) const { return tier == Tier::host ? host_.get() : file_.get(); }
   [[nodiscard]] std::optional<LowerCopy> try_place(Bytes size);

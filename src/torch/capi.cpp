@@ -82,7 +82,7 @@ int spillway_phase(int phase) {
 }
 
 int spillway_set_budget(long long bytes) {
-  return guarded([&] { on().engine().set_budget(Bytes{bytes}); });
+  return guarded([&] { set_budget(on(), Bytes{bytes}); });
 }
 
 const char* spillway_stats() {
@@ -104,6 +104,10 @@ int spillway_region_begin() {
 
 int spillway_region_end() {
   return guarded([] { end_region(on().engine()); });
+}
+
+int spillway_role(void* tensor, int kind) {
+  return guarded([&] { tell_role(on(), *static_cast<c10::TensorImpl*>(tensor), static_cast<StorageKind>(kind)); });
 }
 
 int spillway_late_ops() {

@@ -17,6 +17,7 @@ SPILLWAY_API int spillway_materialize(void* tensor_impl, int flag);
 SPILLWAY_API int spillway_storage_materialize(void* storage_impl, int flag);
 SPILLWAY_API int spillway_region_begin();
 SPILLWAY_API int spillway_region_end();
+SPILLWAY_API int spillway_role(void* tensor_impl, int kind);
 SPILLWAY_API int spillway_late_ops();
 SPILLWAY_API int spillway_after_fork_child();
 // The trace is whole and closed from here on; what happens later is not in it.

@@ -146,18 +146,28 @@ class Call {
     const auto view = [](const Ids& ids) { return std::span<const StorageId>(ids.data(), ids.size()); };
     engine_.note_step_op({.name = op_.schema().name(), .phase = current_phase(), .stream = adapter_.stream(), .start = begin_,
                        .duration = adapter_.device().now() - begin_, .transient = engine_.peak_in_op() - live_before_,
-                       .replayable = traits_.replay != Replay::never, .inputs = view(inputs), .outputs = view(outputs),
-                          .mutated = view(mutated), .aliased = view(aliased)}, key_);
+                       .replayable = traits_.replay != Replay::never, .why_not = why_not(), .inputs = view(inputs),
+                       .outputs = view(outputs), .mutated = view(mutated), .aliased = view(aliased)}, key_);
+  }
+
+  [[nodiscard]] std::string_view why_not() const {
+    if (traits_.replay == Replay::never) return traits_.why_not;
+    if (!engine_.wants_recipes() || recipe_) return {};
+    return traits_.replay == Replay::in_place ? "it writes a storage whose making is not known" : "an argument cannot be kept as facts";
   }
 
   // Lists count with their largest element: under a tight budget the others need not be there.
   void note_floor() {
-    const Bytes transient = engine_.peak_in_op() - live_before_;
+    const std::string& name = op_.operator_name().name;
+    const Bytes transient = engine_.peak_in_op() - live_before_, outputs = std::max(engine_.live() - live_before_, 0_B);
     if (lists_.all > 0_B) {
-      const double share = static_cast<double>(lists_.largest.count) / static_cast<double>(lists_.all.count);
-      engine_.note_op(lists_.largest, Bytes{static_cast<std::int64_t>(static_cast<double>(transient.count) * share)});
+      const auto part = [&](Bytes bytes) {
+        const double share = static_cast<double>(lists_.largest.count) / static_cast<double>(lists_.all.count);
+        return Bytes{static_cast<std::int64_t>(static_cast<double>(bytes.count) * share)};
+      };
+      engine_.note_op({.inputs = lists_.largest, .outputs = part(outputs), .transient = part(transient)}, name);
     } else {
-      engine_.note_op(input_bytes(), transient);
+      engine_.note_op({.inputs = input_bytes(), .outputs = outputs, .transient = transient}, name);
     }
   }
 
@@ -379,6 +389,7 @@ void handle_any(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* 
   }
   OpTraits traits = traits_of(op);
   traits.replay = Replay::never;
+  traits.why_not = "nothing is known of it";
   handle(traits, op, keys, stack);
 }
 

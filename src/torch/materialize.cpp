@@ -22,10 +22,26 @@ void materialize(Adapter& adapter, c10::StorageImpl& storage, Exposure exposure)
   engine.release(std::span(&use, 1));
 }
 
-void materialize(Adapter& adapter, c10::TensorImpl& tensor, Exposure exposure) {
+namespace {
+
+Storages storages_of(c10::TensorImpl& tensor) {
   Storages storages;
   add_storages(at::Tensor(c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim_copy(&tensor)), storages);
-  for (c10::StorageImpl* storage : storages) materialize(adapter, *storage, exposure);
+  return storages;
+}
+
+}  // namespace
+
+void materialize(Adapter& adapter, c10::TensorImpl& tensor, Exposure exposure) {
+  for (c10::StorageImpl* storage : storages_of(tensor)) materialize(adapter, *storage, exposure);
+}
+
+void tell_role(Adapter& adapter, c10::TensorImpl& tensor, StorageKind kind) {
+  const Storages storages = storages_of(tensor);
+  const auto lock = adapter.engine().lock();
+  for (c10::StorageImpl* storage : storages) {
+    if (const Record* record = adapter.resolve(storage)) adapter.engine().tape().role(*record, kind);
+  }
 }
 
 }  // namespace spillway

@@ -17,4 +17,7 @@ enum class Exposure : int {
 void materialize(Adapter& adapter, c10::TensorImpl& tensor, Exposure exposure);
 void materialize(Adapter& adapter, c10::StorageImpl& storage, Exposure exposure);
 
+// For the trace: what this tensor is for.
+void tell_role(Adapter& adapter, c10::TensorImpl& tensor, StorageKind kind);
+
 }  // namespace spillway

@@ -61,20 +61,22 @@ bool writes(const c10::Argument& argument) { return argument.alias_info() != nul
 
 bool in_namespace(string_view name, string_view prefix) { return name.substr(0, prefix.size()) == prefix; }
 
-Replay replay_kind(const c10::OperatorHandle& op, string_view name) {
+// The reason why an operator is never replayed; empty: it may be.
+const char* why_not_replayed(const c10::OperatorHandle& op, string_view name) {
   const c10::FunctionSchema& schema = op.schema();
-  const bool plain = in_namespace(name, "aten::") && !contains(kNeverReplayed, name);
-  if (!plain || schema.returns().empty()) return Replay::never;
+  if (!in_namespace(name, "aten::")) return "it is not torch's own: whether it is a function of its arguments is not known";
+  if (contains(kNeverReplayed, name)) return "it leaves memory as it is, or has state of its own";
+  if (schema.returns().empty()) return "it returns nothing";
   for (const c10::Argument& argument : schema.arguments()) {
     if (holds_kind(argument.type(), c10::TypeKind::StorageType) || holds_kind(argument.type(), c10::TypeKind::AnyType) ||
         holds_kind(argument.type(), c10::TypeKind::ClassType)) {
-      return Replay::never;
+      return "an argument is an object with a life of its own";
     }
   }
   const auto written = std::ranges::count_if(schema.arguments(), writes);
-  if (written == 0) return Replay::fresh;
-  const bool first = writes(schema.arguments()[0]) && is_plain_tensor(schema.arguments()[0].type());
-  return written == 1 && first && schema.returns().size() == 1 ? Replay::in_place : Replay::never;
+  const bool first = written > 0 && writes(schema.arguments()[0]) && is_plain_tensor(schema.arguments()[0].type());
+  if (written == 0 || (written == 1 && first && schema.returns().size() == 1)) return "";
+  return "it writes more than its first argument";
 }
 
 bool runs_in_pieces(string_view name) {
@@ -101,7 +103,9 @@ OpTraits traits_of(const c10::OperatorHandle& op) {
   traits.keeps_arguments = std::ranges::any_of(schema.returns(), [](const auto& result) {
     return holds_kind(result.type(), c10::TypeKind::ClassType);
   });
-  traits.replay = traits.keeps_arguments ? Replay::never : replay_kind(op, name);
+  traits.why_not = traits.keeps_arguments ? "it returns an object that may keep its arguments" : why_not_replayed(op, name);
+  const bool writes_any = std::ranges::any_of(schema.arguments(), writes);
+  if (*traits.why_not == '\0') traits.replay = writes_any ? Replay::in_place : Replay::fresh;
   traits.random = op.hasTag(at::Tag::nondeterministic_seeded);
   traits.splits = runs_in_pieces(name);
   return traits;

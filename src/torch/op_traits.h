@@ -26,6 +26,7 @@ struct OpTraits {
   std::vector<TensorArgument> tensors;  // positions whose value may hold tensors or storages
   std::int16_t training = -1;  // position of the flag that turns hidden writes on; -1: they always happen
   Replay replay = Replay::never;
+  const char* why_not = "";  // where it is never replayed: the reason, for people
   bool random = false;      // draws from a generator
   bool splits = false;      // works through lists element by element: may run in pieces
   bool collective = false;  // writes its tensors behind the schema's back and may finish later

@@ -46,7 +46,7 @@ std::string tell(Adapter& adapter, const Shortage& why) {
        << " whose address left torch (numpy, data_ptr, DLPack), " << to_text(why.anonymous)
        << " of workspace and memory no operator has shown, " << to_text(why.small) << " in tensors under "
        << to_text(adapter.engine().options().smallest) << "; " << to_text(why.evictable)
-       << " could leave but found no room below. " << to_text(why.free) << " are free, the longest piece "
+       << " could leave but found no room below (the host limit is reached, or the disk of the spill folder is full). " << to_text(why.free) << " are free, the longest piece "
        << to_text(why.longest_free) << ". The largest working set of one operator so far (the floor) is "
        << to_text(stats.floor) << ". A budget of about " << to_text(enough) << " would do; a smaller batch needs less.";
   return text.str();

@@ -60,7 +60,7 @@ void disable() {
 bool is_enabled() { return adapter() != nullptr && adapter()->managing; }
 
 void set_budget(const std::string& amount) {
-  told([&] { on().engine().set_budget(parse_bytes(amount)); });
+  told([&] { set_budget(on(), parse_bytes(amount)); });
 }
 
 void step() { on().end_step(); }

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <torch/version.h>
 
+#include <array>
 #include <cstdlib>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -27,11 +28,19 @@ namespace {
 constexpr Bytes kHostGranule = 64_KiB;
 // Address space costs nothing; twice a large machine's RAM leaves room to remap.
 constexpr Bytes kHostSpace = 1024_GiB;
+// Address space of the file; it grows as it is used.
+constexpr Bytes kFileRoom = 512_GiB;
 
 std::optional<Bytes> bytes_option(const nlohmann::json& options, const char* key) {
   const auto found = options.find(key);
   if (found == options.end() || found->is_null()) return std::nullopt;
   return Bytes{found->get<std::int64_t>()};
+}
+
+std::optional<std::string> text_option(const nlohmann::json& options, const char* key) {
+  const auto found = options.find(key);
+  if (found == options.end() || found->is_null()) return std::nullopt;
+  return found->get<std::string>();
 }
 
 std::string allocator_of(const nlohmann::json& options) { return options.value("allocator", "spillway"); }
@@ -63,15 +72,13 @@ std::unique_ptr<Adapter> start_on_cpu(const nlohmann::json& options) {
   engine.address_space = kHostSpace;
   engine.granule = kHostGranule;
   engine.alignment = 64_B;
-  engine.host_limit = bytes_option(options, "host_limit_bytes").value_or(0_B);
-  engine.costs = host_costs(engine.host_limit > 0_B);
+  if (engine.budget) engine.host_limit = bytes_option(options, "host_limit_bytes").value_or(0_B);
+  engine.costs = host_costs(bytes_option(options, "host_limit_bytes").value_or(0_B) > 0_B);
   if (engine.budget && *engine.budget < engine.granule) throw InputError("a budget of " + to_text(*engine.budget) + " is below the smallest possible, " + to_text(engine.granule));
-  HostOptions host{.memory = {}, .host_memory = {}, .file_room = {}, .granule = kHostGranule, .poison = engine.poison, .file = std::nullopt};
-  if (engine.budget) {
-    const auto folder = options.find("spill_dir");
-    host.file = SpillFileOptions{.folder = folder == options.end() || folder->is_null() ? "/var/tmp" : folder->get<std::string>()};
-    engine.file_limit = 512_GiB;
-  }
+  const std::string folder = text_option(options, "spill_dir").value_or("/var/tmp");
+  const HostOptions host{.memory = {}, .host_memory = {}, .file_room = {}, .granule = kHostGranule, .poison = engine.poison,
+                         .file = SpillFileOptions{.folder = folder}};
+  if (engine.budget) engine.file_limit = kFileRoom;
   auto device = std::make_unique<HostDevice>(host);
   const StreamId caller = device->caller_stream();
   AdapterOptions adapter{.where = c10::Device(c10::kCPU), .slices = std::make_unique<NoAccess>(), .current_stream = [caller] { return caller; }};
@@ -88,9 +95,8 @@ std::optional<int> card_of(const std::string& device) {
 
 void start_on_card(int card, const nlohmann::json& options) {
 #if SPILLWAY_HAS_CUDA
-  std::optional<std::string> folder;
-  if (const auto found = options.find("spill_dir"); found != options.end() && !found->is_null()) folder = found->get<std::string>();
-  start_on_cuda(engine_options(options), {.card = card, .host_limit = bytes_option(options, "host_limit_bytes"), .spill_folder = folder,
+  start_on_cuda(engine_options(options), {.card = card, .host_limit = bytes_option(options, "host_limit_bytes"),
+                                         .spill_folder = text_option(options, "spill_dir"),
                                          .adaptive_workspace = options.value("workspace", "plain") == "adaptive",
                                          .native_allocator = allocator_of(options) == "native"});
 #else
@@ -104,15 +110,61 @@ void guard_forks() {
                    [] { adapter()->engine().after_fork(true); });
 }
 
+// What the first enable() of a process settles for good, and how people call it.
+struct Lasting {
+  const char* key;
+  const char* name;
+};
+constexpr std::array kLasting = {
+    Lasting{"device", "device"},       Lasting{"host_limit_bytes", "host limit"},
+    Lasting{"spill_dir", "spill directory"}, Lasting{"min_evict_bytes", "smallest size that leaves (min_evict)"},
+    Lasting{"poison", "poison mode"},  Lasting{"workspace", "workspace"},
+};
+nlohmann::json settled;  // the options of that enable()
+
+// In words; defaults are none.
+std::string lasting_text(const nlohmann::json& options, const std::string& key) {
+  const auto found = options.find(key);
+  if (key == "device" && found != options.end() && *found == "cuda") return "cuda:0";
+  if (found == options.end() || found->is_null() || *found == false || *found == "plain") return "the default";
+  if (found->is_number()) return to_text(Bytes{found->get<std::int64_t>()});
+  return found->is_string() ? found->get<std::string>() : "on";
+}
+
+void refuse_what_lasts(const nlohmann::json& options, bool tiers_are_open) {
+  for (const Lasting& one : kLasting) {
+    if (!tiers_are_open && std::string_view(one.key) == "host_limit_bytes") continue;
+    const std::string was = lasting_text(settled, one.key), asked = lasting_text(options, one.key);
+    if (was == asked) continue;
+    throw InputError("the " + std::string(one.name) + " is settled by the first enable of a process: it was " + was + " and cannot become " +
+                     asked + "; start another process for that");
+  }
+}
+
+MoverOptions lower_tiers(const nlohmann::json& options, bool on_card) {
+  const auto host_limit = bytes_option(options, "host_limit_bytes");
+#if SPILLWAY_HAS_CUDA
+  if (on_card) return card_tiers(host_limit, text_option(options, "spill_dir").has_value());
+#else
+  (void)on_card;
+#endif
+  return {.host_limit = host_limit.value_or(0_B), .file_limit = kFileRoom, .host_granule = {}};
+}
+
 // The process keeps the engine it had: its device stays, its budget and policy may change.
 void restart(Adapter& adapter, const nlohmann::json& options) {
   if (adapter.managing) throw InputError("spillway is enabled already: use spillway.set_budget, or disable first");
+  refuse_what_lasts(options, adapter.engine().has_tiers());
   if (allocator_of(options) != adapter.options().allocator) {
     throw InputError("this process's memory is placed by allocator '" + adapter.options().allocator + "' for good: another one needs a new process");
   }
   const EngineOptions engine = engine_options(options);
+  if (engine.budget && !adapter.engine().has_tiers()) {
+    adapter.engine().open_tiers(lower_tiers(options, adapter.options().where.is_cuda()));
+    settled = options;
+  }
   adapter.engine().set_policy(engine.policy, engine.leave);
-  adapter.engine().set_budget(engine.budget);
+  set_budget(adapter, engine.budget);
   adapter.managing = true;
 }
 
@@ -122,11 +174,11 @@ void open_trace(Adapter& adapter, const nlohmann::json& options) {
   Engine& engine = adapter.engine();
   const auto lock = engine.lock();
   if (engine.tape().on()) throw InputError("this process writes a trace already");
-  engine.tape().open(path->get<std::string>(), adapter.device().now());
+  engine.open_trace(path->get<std::string>());
   engine.tape().fact("torch", TORCH_VERSION);
   engine.tape().fact("device", adapter.device().facts().name);
   engine.tape().fact("policy", std::string(name_of(engine.options().policy)));
-  if (engine.options().budget) engine.tape().budget(*engine.options().budget, adapter.device().now());
+  if (engine.options().budget) engine.tape().budget(*engine.options().budget);
   std::atexit([] { close_trace(*spillway::adapter()); });
 }
 
@@ -135,7 +187,8 @@ void open_trace(Adapter& adapter, const nlohmann::json& options) {
 void start(const nlohmann::json& options) {
   static std::once_flag registered;
   const std::string device = options.value("device", "cpu");
-  if (adapter() != nullptr) {
+  const bool first = adapter() == nullptr;
+  if (!first) {
     restart(*adapter(), options);
   } else if (device == "cpu") {
     install(start_on_cpu(options));
@@ -148,9 +201,21 @@ void start(const nlohmann::json& options) {
   } else {
     throw InputError("unknown device '" + device + "': cpu, cuda and cuda:N are there");
   }
-  open_trace(*adapter(), options);
+  if (first) settled = options;
+  try {
+    open_trace(*adapter(), options);
+  } catch (...) {
+    adapter()->managing = false;
+    throw;
+  }
   std::call_once(registered, register_handlers);
   c10::impl::tls_set_dispatch_key_included(kKey, true);
+}
+
+void set_budget(Adapter& adapter, std::optional<Bytes> budget) {
+  if (adapter.engine().try_set_budget(budget)) return;
+  throw InputError("a budget of " + to_text(*budget) + " is below what is allocated and cannot leave, " +
+                   to_text(adapter.engine().stats().reserved) + ": free tensors first, or choose more");
 }
 
 void close_trace(Adapter& adapter) {

@@ -8,6 +8,8 @@
 namespace spillway {
 
 void start(const nlohmann::json& options);
+// Throws InputError, and changes nothing, when what cannot leave is more.
+void set_budget(Adapter& adapter, std::optional<Bytes> budget);
 // Ends the trace, if one is written: what it holds is then whole.
 void close_trace(Adapter& adapter);
 // Brings everything home; throws InputError and stays on when that does not fit.

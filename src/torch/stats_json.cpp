@@ -31,6 +31,9 @@ std::string stats_json(Adapter& adapter) {
   json["peak_live_bytes"] = stats.peak_live.count;
   json["plain_peak_bytes"] = stats.plain_peak.count;
   json["floor_bytes"] = stats.floor.count;
+  json["floor_op"] = {{"name", stats.floor_op.name}, {"input_bytes", stats.floor_op.inputs.count},
+                      {"output_bytes", stats.floor_op.outputs.count}, {"transient_bytes", stats.floor_op.transient.count},
+                      {"cannot_leave_bytes", stats.floor_op.cannot_leave.count}};
   json["steps"] = stats.steps;
   json["ops"] = stats.ops;
   json["moved_out_bytes"] = stats.moved_out.count;

@@ -35,7 +35,7 @@ def test_the_words_arrive_as_the_library_takes_them(library, tmp_path):
 def test_without_a_budget_it_only_watches(library):
     spillway.enable(device="cpu")
     ((options,),) = library.named("enable")
-    assert options["budget_bytes"] is None and options["spill_dir"] is None
+    assert options["budget_bytes"] is None and options["host_limit_bytes"] is None
 
 
 def test_a_percentage_is_of_ram_on_the_cpu(library, monkeypatch):

@@ -10,7 +10,7 @@ import sysconfig
 import pytest
 
 import spillway
-from spillway import native
+from spillway import cli, native
 
 
 @pytest.fixture
@@ -37,6 +37,15 @@ def test_help_is_the_native_tools(run, command):
     assert done.returncode == 0
     assert done.stdout == run(native.TOOL, "--help").stdout
     assert "Usage: spillway" in done.stdout
+    for command_name in ("run", "verify", "doctor", "export", "import"):
+        assert f"\n  {command_name} " in done.stdout
+
+
+@pytest.mark.parametrize("name", cli.IN_PYTHON)
+def test_the_native_tool_sends_commands_that_need_python_to_the_package(run, name):
+    done = run(native.TOOL, name, "--budget", "8GiB", "train.py")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"spillway: '{name}' needs Python: use the spillway command of the package, or python -m spillway\n"
 
 
 @pytest.mark.parametrize("arguments, says", [([], "which command?"), (["no-such-command"], "no-such-command"),

@@ -225,6 +225,8 @@ BAD = {
     "--budget 1G --host-limit lots train.py": "cannot read host limit 'lots'",
     "--budget 1G --spill-dir missing train.py": "does not exist",
     "--budget 1G --spill-dir /dev/shm train.py": "memory",
+    "--budget 1G --spill-dir train.py train.py": "is not a directory",
+    "--budget 1G --spill-dir /proc train.py": "the spill directory /proc cannot be written",
     "--budget 1G --stats missing/out.json train.py": "cannot write missing/out.json: No such file",
     "--budget 1G --stats . train.py": "cannot write .",
     "--budget 1G --trace missing/out.spt train.py": "cannot write missing/out.spt",

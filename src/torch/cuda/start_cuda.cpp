@@ -49,11 +49,25 @@ CudaOptions card_options(const EngineOptions& engine, const CudaStart& start) {
   card.card = start.card;
   card.granule = engine.granule;
   card.foreign_memory = start.native_allocator;
-  if (start.spill_folder && engine.budget) card.file = SpillFileOptions{.folder = *start.spill_folder};
+  if (start.spill_folder) card.file = SpillFileOptions{.folder = *start.spill_folder};
   return card;
 }
 
+// What torch's own allocator holds for tensors made before us counts against the budget, and never leaves.
+void refuse_below_what_is_there(Bytes budget, c10::DeviceIndex index) {
+  namespace native = c10::cuda::CUDACachingAllocator;
+  if (Bytes{native::getDeviceStats(index).reserved_bytes[0].current} > budget) native::emptyCache();
+  const Bytes held{native::getDeviceStats(index).reserved_bytes[0].current};
+  if (held <= budget) return;
+  throw InputError("a budget of " + to_text(budget) + " is below what is allocated already: torch holds " + to_text(held) +
+                   " for tensors made before; free them first, or choose more");
+}
+
 }  // namespace
+
+MoverOptions card_tiers(std::optional<Bytes> host_limit, bool has_folder) {
+  return {.host_limit = host_limit.value_or(room_on_host() * 8 / 10), .file_limit = has_folder ? kFileRoom : 0_B, .host_granule = kHostStep};
+}
 
 void start_on_cuda(EngineOptions engine, const CudaStart& start) {
   const bool large = !engine.budget || *engine.budget >= kLargeBudget;
@@ -62,16 +76,18 @@ void start_on_cuda(EngineOptions engine, const CudaStart& start) {
     throw InputError("a budget of " + to_text(*engine.budget) + " is below the smallest possible, " + to_text(engine.granule));
   }
   engine.address_space = kCardSpace;
-  engine.host_granule = kHostStep;
   engine.move_nanos_per_byte = kMoveNanosPerByte;
   engine.costs = kCardCosts;
   if (engine.budget) {
-    engine.host_limit = start.host_limit.value_or(room_on_host() * 8 / 10);
-    engine.file_limit = start.spill_folder ? kFileRoom : 0_B;
+    const MoverOptions tiers = card_tiers(start.host_limit, start.spill_folder.has_value());
+    engine.host_limit = tiers.host_limit;
+    engine.file_limit = tiers.file_limit;
+    engine.host_granule = tiers.host_granule;
   }
   at::globalContext().lazyInitDevice(c10::kCUDA);
   const auto index = static_cast<c10::DeviceIndex>(start.card);
   const c10::cuda::CUDAGuard guard(index);
+  if (engine.budget) refuse_below_what_is_there(*engine.budget, index);
   auto device = std::make_unique<CudaDevice>(card_options(engine, start));
   CudaDevice& card = *device;
   const StreamId compute = current_cuda_stream(card, index);

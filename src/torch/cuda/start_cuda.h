@@ -17,6 +17,9 @@ struct CudaStart {
   bool native_allocator = false;           // torch's own allocator places memory, inside the budget on what it reserves
 };
 
+// What lies below a card that has a budget.
+[[nodiscard]] MoverOptions card_tiers(std::optional<Bytes> host_limit, bool has_folder);
+
 // Makes the adapter, installs it and puts its allocator in front of torch's. Throws InputError.
 void start_on_cuda(EngineOptions engine, const CudaStart& start);
 

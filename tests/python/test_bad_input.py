@@ -1,0 +1,130 @@
+"""Bad input that only shows with the engine at work: one sentence, exit code 2 where nothing has begun, and nothing lost."""
+
+import fork_server
+import pytest
+
+from spillway import native
+
+pytestmark = pytest.mark.skipif(not native.LIBRARY.exists(), reason=f"{native.LIBRARY} is not built")
+
+
+@pytest.fixture(scope="module")
+def server():
+    server = fork_server.Server("real")
+    yield server
+    server.stop()
+
+
+# What a process may write into one file ends where a full disk would.
+FULL_DISK = """
+import resource
+resource.setrlimit(resource.RLIMIT_FSIZE, (ROOM, ROOM))
+import sys
+from spillway import cli
+sys.argv = ["spillway", "run", "--device", "cpu", "--budget", "8MiB", "--policy", "lru", "--quiet", "train.py"]
+sys.exit(cli.main())
+"""
+FILLS = """
+import torch
+held = []
+try:
+    for i in range(64):
+        held.append(torch.full((1 << 18,), float(i)))
+except torch.OutOfMemoryError as error:
+    print(error)
+del held[-2:]  # full above and below: something has to make way
+print(len(held), all(held[i].sum().item() == i << 18 for i in range(len(held))))
+"""
+
+
+def test_a_disk_that_fills_up_is_out_of_memory_in_words_and_nothing_is_lost(server, tmp_path):
+    (tmp_path / "train.py").write_text(FILLS)
+
+    done = server.execute(FULL_DISK.replace("ROOM", str(16 << 20)), tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    error, end = done.stdout.splitlines()
+    assert "the disk of the spill folder is full" in error
+    count, intact = end.split()
+    assert 16 <= int(count) < 64 and intact == "True"
+
+
+def test_a_full_disk_is_told_before_the_script_begins(server, tmp_path):
+    (tmp_path / "train.py").write_text("print('begun')")
+
+    code = FULL_DISK.replace("ROOM", str(1 << 16)).replace('"--quiet"', f'"--spill-dir", {str(tmp_path)!r}')
+    done = server.execute(code, tmp_path)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"spillway run: the spill directory {tmp_path} has no room for 1 MiB: File too large\n"
+
+
+OTHER_TORCH = """
+import sys, torch
+torch.__version__ = "2.12.0+cu130"
+from spillway import cli, native
+native._loaded = None
+sys.argv = ["spillway", "run", "--device", "cpu", "--budget", "8MiB", "train.py"]
+sys.exit(cli.main())
+"""
+
+
+def test_another_torch_is_refused_before_the_script_begins(server, tmp_path):
+    (tmp_path / "train.py").write_text("print('begun')")
+
+    done = server.execute(OTHER_TORCH, tmp_path)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "spillway run: this Spillway was built for torch 2.11.x, and torch 2.12.0+cu130 is installed\n"
+
+
+BELOW = """
+import spillway, torch
+spillway.enable("16MiB", device="cpu", host_limit="64MiB")
+tensors = [torch.full((1 << 18,), float(i)) for i in range(8)]
+arrays = [tensor.numpy() for tensor in tensors]  # their addresses are out: they stay
+try:
+    spillway.set_budget("4MiB")
+except ValueError as error:
+    print(error)
+print(spillway.stats()["budget_bytes"] >> 20, spillway.stats()["violations"], sum(float(a[7]) for a in arrays))
+"""
+
+
+def test_a_budget_below_what_is_allocated_and_stays_is_refused_and_the_old_one_holds(server, tmp_path):
+    done = server.execute(BELOW, tmp_path)
+
+    said = "a budget of 4.00 MiB is below what is allocated and cannot leave, 8.00 MiB: free tensors first, or choose more"
+    assert done.stdout.splitlines() == [said, "16 0 28.0"], done.stdout + done.stderr
+
+
+AGAIN = """
+import spillway, torch
+spillway.enable(device="cpu", policy="lru")
+a = [torch.full((1 << 18,), float(i)) for i in range(12)]
+spillway.disable()
+spillway.enable("8MiB", device="cpu", host_limit="64MiB", policy="dtr")
+b = [torch.full((1 << 18,), float(i)).add_(1) for i in range(12)]
+stats = spillway.stats()
+print(stats["peak_bytes"] >> 20, stats["moved_out_bytes"] + stats["dropped_bytes"] > 0, sum(t.mean().item() for t in a + b))
+del a, b
+spillway.disable()
+for words in ({"host_limit": "32MiB"}, {"spill_dir": "."}, {"min_evict": "1MiB"}, {"poison": True}):
+    try:
+        spillway.enable("8MiB", **{"device": "cpu", "host_limit": "64MiB"} | words)
+    except ValueError as error:
+        print(error)
+print(spillway.is_enabled())
+"""
+
+
+def test_a_second_enable_honours_what_it_can_and_refuses_the_rest(server, tmp_path):
+    done = server.execute(AGAIN, tmp_path)
+
+    lines = done.stdout.splitlines()
+    assert lines[0] == "12 True 144.0", done.stdout + done.stderr
+    assert [line.split(" is settled")[0] for line in lines[1:5]] == [
+        "the host limit", "the spill directory", "the smallest size that leaves (min_evict)", "the poison mode",
+    ]  # fmt: skip
+    assert "it was 64.0 MiB and cannot become 32.0 MiB; start another process for that" in lines[1]
+    assert lines[5] == "False"

@@ -1,0 +1,109 @@
+// The tape over a simulated card, where every copy takes a known time and nothing is done before somebody waits.
+#include "engine/tape.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "device/fake/card.h"
+#include "device/fake/fake_device.h"
+#include "trace/check.h"
+#include "trace/reader.h"
+
+namespace spillway {
+namespace {
+
+class TapeTest : public testing::Test {
+ protected:
+  TapeTest() {
+    for (const Tier tier : {Tier::device, Tier::host}) {
+      card.reserve(tier, 64_MiB);
+      EXPECT_TRUE(card.try_commit(tier, {0_B, 64_MiB}));
+    }
+    tape.open(path, card, std::array{out});
+    record.id = StorageId{0};
+    record.size = 16_MiB;
+    tape.birth(record);
+  }
+  ~TapeTest() override { std::filesystem::remove(path); }
+
+  CopySpan copy_out() {
+    const Tick began = card.record(out);
+    card.copy(out, {Tier::host, 0_B}, {Tier::device, 0_B}, record.size);
+    return {began, card.record(out)};
+  }
+
+  template <class E>
+  std::vector<E> events() {
+    tape.close();
+    const Trace trace = read_trace(path);
+    EXPECT_TRUE(check_trace(trace, 1).empty());
+    std::vector<E> found;
+    for (const Event& event : trace.events) {
+      if (const auto* one = std::get_if<E>(&event)) found.push_back(*one);
+    }
+    return found;
+  }
+
+  FakeDevice card{find_card("h200")};
+  StreamId out = card.open_stream();
+  std::string path = testing::TempDir() + "tape_test_" + std::to_string(::getpid()) + ".spt";
+  Tape tape;
+  Record record;
+};
+
+// host   enqueue copy, tell the move, the storage dies, an op . . . . . . . the end
+// out                <------------ copy ------------>
+TEST_F(TapeTest, TellsHowLongACopyTookAndKeepsTheOrderOfTheHost) {
+  const CopySpan copy = copy_out();
+  const Nanos told_at = card.now();
+  tape.move(record, TraceTier::device, TraceTier::host, false, copy);
+  tape.death(record);
+  tape.op({.name = "aten::relu", .inputs = {}, .outputs = {}, .mutated = {}, .aliased = {}});
+  EXPECT_LT(card.now() - told_at, 50_us);  // nobody waited for 16 MiB
+
+  const auto moves = events<Move>();
+
+  ASSERT_EQ(moves.size(), 1u);
+  EXPECT_EQ(moves[0].duration, card.elapsed(copy.began, copy.done));
+  EXPECT_GT(moves[0].duration, 200_us);
+  EXPECT_LT(moves[0].start, told_at);
+}
+
+TEST_F(TapeTest, AnOpSaysWhyItMayNotBeReplayed) {
+  tape.op({.name = "aten::empty", .why_not = "it leaves memory as it is", .inputs = {}, .outputs = {}, .mutated = {}, .aliased = {}});
+  tape.op({.name = "aten::relu", .inputs = {}, .outputs = {}, .mutated = {}, .aliased = {}});
+
+  const auto ops = events<Op>();
+
+  ASSERT_EQ(ops.size(), 2u);
+  EXPECT_FALSE(ops[0].replayable);
+  EXPECT_TRUE(ops[0].why_not.valid());
+  EXPECT_TRUE(ops[1].replayable);
+  EXPECT_FALSE(ops[1].why_not.valid());
+}
+
+TEST_F(TapeTest, RolesAreGuessedOnceAndToldByThoseWhoKnow) {
+  Record made, inside;
+  made.id = StorageId{1};
+  inside.id = StorageId{2};
+  made.maker = inside.maker = "aten::linear";
+  tape.birth(made);
+  tape.birth(inside);
+  const std::array read{record.id}, written{made.id};
+  const OpNote linear{.name = "aten::linear", .phase = Phase::forward, .inputs = read, .outputs = written, .mutated = {}, .aliased = {}};
+  tape.op(linear);
+  tape.op(linear);
+  tape.role(record, StorageKind::parameter);
+  tape.role(record, StorageKind::parameter);
+
+  const auto roles = events<StorageRole>();
+
+  EXPECT_THAT(roles, testing::ElementsAre(StorageRole{record.id, StorageKind::input}, StorageRole{made.id, StorageKind::activation},
+                                          StorageRole{inside.id, StorageKind::workspace},
+                                          StorageRole{record.id, StorageKind::parameter}));
+}
+
+}  // namespace
+}  // namespace spillway
