@@ -177,12 +177,13 @@ void Engine::died(Record* record) {
   const Lock lock(mutex_);
   note_absent(*record, -1);
   recorder_.death(*record);
-  if (tape_.on() && record->dependents == 0) tape_.death(*record);
+  const bool stays = record->dependents > 0 && record->residence != Residence::dropped;  // as an orphan
+  if (tape_.on() && !stays) tape_.death(*record);
   owner_.disown(*record);
   if (record->residence == Residence::dropped) {
     if (record->dependents > 0) inherit_leaves(*record);
     undrop(*record);
-  } else if (record->dependents > 0) {
+  } else if (stays) {
     record->orphan = true;
     return;
   } else {
@@ -286,6 +287,7 @@ void Engine::wait_for_arrival(const Arrival& arrival, StreamId on, Lock& lock) {
 
 // An orphan nobody needs any more.
 void Engine::dispose(Record* orphan) {
+  if (tape_.on()) tape_.death(*orphan);
   if (orphan->residence == Residence::resident) {
     const Block block = orphan->block;
     const auto& uses = last_uses(*orphan);

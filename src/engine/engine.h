@@ -175,9 +175,11 @@ class Engine {
   void set_recipe(Record* record, Recipe* recipe);
   void append_recipe(Record* record, Recipe* recipe);
   void clear_recipes(Record* record);
-  // The bytes of `made`, a temporary, become those of the record that is being rebuilt.
-  void finish_rebuild(Record* record, Record* made);
-  void note_replay(const Record& record, Nanos start, Nanos took);
+  // The bytes of `made`, a temporary that ends with this, become those of the record that is being rebuilt; `replays`
+  // are the ops that ran for them.
+  void finish_rebuild(Record* record, Record* made, std::span<const ReplayNote> replays);
+  // An op ran again, and made `temporary`; null: finish_rebuild will tell whom it was for.
+  void note_replay(const Record* temporary, const ReplayNote& replay);
   // Recipes nobody needs any more, in exchange for an empty list: the caller disposes of them without the lock.
   void take_dying(std::vector<Recipe*>& into) { into.swap(dying_); }
   [[nodiscard]] std::uint64_t step() const { return step_; }

@@ -26,6 +26,7 @@ class Recipe {
   std::vector<Record*> outputs;         // by position among the operator's results; null once that record is gone
   Nanos time;                           // measured when it ran
   std::uint64_t step = 0;
+  OpIndex traced;                       // the op that ran, where a trace is written
   std::uint32_t refs = 0;
 };
 

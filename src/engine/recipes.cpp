@@ -211,11 +211,15 @@ void Engine::rebuild(Record* record, Lock& lock) {
   unref(record);
 }
 
-void Engine::finish_rebuild(Record* record, Record* made) {
+void Engine::finish_rebuild(Record* record, Record* made, std::span<const ReplayNote> replays) {
   SPILLWAY_ENSURE(made->size == record->size, "a rebuilt storage has another size");
   const Block block = made->block;
   const std::uint64_t streams = made->streams;
   give_back(*made);
+  if (tape_.on()) {
+    tape_.death(*made);
+    for (const ReplayNote& replay : replays) tape_.recompute(*record, replay);
+  }
   bury(made);
   record->streams = streams;
   undrop(*record);
@@ -243,10 +247,10 @@ void Engine::turn_drops_into_moves(std::span<const Use> uses, Lock& lock) {
   }
 }
 
-void Engine::note_replay(const Record& record, Nanos start, Nanos took) {
-  tape_.recompute(record, start, took);
+void Engine::note_replay(const Record* temporary, const ReplayNote& replay) {
+  if (temporary != nullptr) tape_.recompute(*temporary, replay);
   ++stats_.recomputed_ops;
-  stats_.recompute += took;
+  stats_.recompute += replay.took;
 }
 
 // Whoever was dropped and needs the bytes as they are now comes back before they change.

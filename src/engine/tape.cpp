@@ -143,20 +143,20 @@ void Tape::op(const OpNote& note) {
 void Tape::move(const Record& record, TraceTier from, TraceTier to, bool clean, std::optional<CopySpan> copy) {
   if (!on()) return;
   write_settled();
-  const Move event{.storage = record.id, .from = from, .to = to, .size = record.size, .trigger = latest(), .start = now(), .duration = {}, .clean = clean};
+  const Move event{.storage = record.id, .from = from, .to = to, .size = record.size, .trigger = current(), .start = now(), .duration = {}, .clean = clean};
   if (!copy || copy->began.value == 0) return write(event);
   waiting_.push_back({event, copy});
   ++copies_waiting_;
 }
 
-void Tape::recompute(const Record& record, Nanos start, Nanos took) {
+void Tape::recompute(const Record& record, const ReplayNote& replay) {
   if (!on()) return;
-  write(Recompute{.storage = record.id, .replayed = latest(), .needed_by = latest(), .start = start - began_, .duration = took});
+  write(Recompute{.storage = record.id, .replayed = replay.op, .needed_by = current(), .start = replay.start - began_, .duration = replay.took});
 }
 
 void Tape::stall(StallCause cause, Nanos start, Nanos took) {
   if (!on()) return;
-  write(Stall{.cause = cause, .op = latest(), .storage = {}, .job = kJob, .start = start - began_, .duration = took});
+  write(Stall{.cause = cause, .op = current(), .storage = {}, .job = kJob, .start = start - began_, .duration = took});
 }
 
 void Tape::end_step() {

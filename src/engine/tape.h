@@ -35,6 +35,12 @@ struct CopySpan {
   Tick began, done;
 };
 
+// One run of a recipe: which op ran again, and when.
+struct ReplayNote {
+  OpIndex op;
+  Nanos start, took;
+};
+
 class Tape {
  public:
   // `copies`: the streams that copy. Throws InputError when the file cannot be written.
@@ -44,6 +50,8 @@ class Tape {
   // Without a word to the file: in a forked child it is the parent's.
   void forget();
   [[nodiscard]] bool on() const { return writer_ != nullptr; }
+  // The op told last; not valid before the first.
+  [[nodiscard]] OpIndex latest_op() const { return ops_ == 0 ? OpIndex{} : OpIndex{ops_ - 1}; }
 
   void fact(std::string key, std::string value);
   void budget(Bytes bytes);
@@ -54,7 +62,7 @@ class Tape {
   void op(const OpNote& note);
   // Without a copy: a drop, or a clean leave.
   void move(const Record& record, TraceTier from, TraceTier to, bool clean, std::optional<CopySpan> copy);
-  void recompute(const Record& record, Nanos start, Nanos took);
+  void recompute(const Record& record, const ReplayNote& replay);
   void stall(StallCause cause, Nanos start, Nanos took);
   void end_step();
 
@@ -73,7 +81,8 @@ class Tape {
     Nanos at;
   };
 
-  [[nodiscard]] OpIndex latest() const { return OpIndex{ops_ == 0 ? 0 : ops_ - 1}; }
+  // An op is written when it has run: until then, all that happens is for its sake.
+  [[nodiscard]] OpIndex current() const { return OpIndex{ops_}; }
   [[nodiscard]] Nanos now() const { return device_->now() - began_; }
   template <class E>
   void write(E event);

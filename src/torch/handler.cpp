@@ -205,6 +205,7 @@ class Call {
     if (!recipe_) return;
     recipe_->time = time_taken();
     recipe_->step = engine_.step();
+    recipe_->traced = engine_.tape().latest_op();
     if (in_place) {
       recipe_->outputs = {uses_[0].record};
       engine_.append_recipe(uses_[0].record, recipe_.release());

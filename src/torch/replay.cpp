@@ -49,7 +49,7 @@ class GeneratorGuard {
 // One rebuild: dead ancestors become temporaries that live as long as it runs.
 class Rebuild {
  public:
-  explicit Rebuild(Adapter& adapter) : adapter_(adapter), engine_(adapter.engine()) {}
+  Rebuild(Adapter& adapter, const Record& target) : adapter_(adapter), engine_(adapter.engine()), target_(target) {}
 
   // Runs every recipe of the record; the storage returned owns the bytes.
   StoragePtr make(const Record& record) {
@@ -62,21 +62,22 @@ class Rebuild {
 
   void finish(Record& record, const StoragePtr& made, Recipe* last) {
     const auto lock = engine_.lock();
-    hand_over(record, made);
+    hand_over(record, made, replays_);
+    const ReplayNote beside{latest_.op, latest_.start, 0_ns};  // its time is told already
     for (const auto& [position, storage] : siblings_) {
       Record* sibling = last->outputs[position];
-      if (sibling != nullptr && sibling->residence == Residence::dropped && sibling->recipes.size() == 1) hand_over(*sibling, storage);
+      if (sibling != nullptr && sibling->residence == Residence::dropped && sibling->recipes.size() == 1) hand_over(*sibling, storage, {&beside, 1});
     }
   }
 
  private:
-  void hand_over(Record& record, const StoragePtr& made) {
+  void hand_over(Record& record, const StoragePtr& made, std::span<const ReplayNote> replays) {
     at::DataPtr& pointer = made->_mutable_data_ptr_no_checks();
     SPILLWAY_ENSURE(pointer.get_deleter() == &delete_block, "a rebuilt storage is not made of our memory");
     Record* temporary = engine_.find(pointer.get_context());
     if (temporary->owner != nullptr) engine_.adopt(temporary, nullptr);
     (void)pointer.release_context();
-    engine_.finish_rebuild(&record, temporary);
+    engine_.finish_rebuild(&record, temporary, replays);
   }
 
   // The record an output of the recipe belongs to may be evicted, dropped or dead by now; only `wanted` is.
@@ -108,9 +109,18 @@ class Rebuild {
       throw;
     }
     stack.clear();  // without the lock: tensors die here
+    if (recipe.in_place) made = so_far;
     lock.lock();
     engine_.release(uses);
-    return recipe.in_place ? so_far : made;
+    note(wanted, made);
+    return made;
+  }
+
+  // What was run for the record itself is told when it has the bytes; what was run on the way, of the temporary it made.
+  void note(const Record& wanted, const StoragePtr& made) {
+    const bool own = &wanted == &target_;
+    if (own) replays_.push_back(latest_);
+    engine_.note_replay(own || !made ? nullptr : engine_.find(made->data_ptr().get_context()), latest_);
   }
 
   StoragePtr execute(TorchRecipe& recipe, const Record& wanted, torch::jit::Stack& stack, std::span<const Use> uses) {
@@ -121,11 +131,10 @@ class Rebuild {
     const GeneratorGuard generator(recipe.generator.get());
     const Nanos begin = adapter_.device().now();
     recipe.op.redispatchBoxed(recipe.keys, &stack);
-    const Nanos took = adapter_.device().now() - begin;
+    latest_ = {recipe.traced, begin, adapter_.device().now() - begin};
     std::vector<Record*> outputs;
     {
       const auto lock = engine_.lock();
-      engine_.note_replay(wanted, begin, took);
       if (adapter_.sweep.load(std::memory_order_relaxed) != 0) adapter_.replayed.insert(toString(recipe.op.operator_name()));
       outputs = recipe.outputs;
     }
@@ -185,6 +194,9 @@ class Rebuild {
 
   Adapter& adapter_;
   Engine& engine_;
+  const Record& target_;
+  ReplayNote latest_;
+  std::vector<ReplayNote> replays_;  // for the target
   std::unordered_map<const Record*, StoragePtr> temporaries_;
   std::vector<std::pair<std::size_t, StoragePtr>> siblings_;  // of the latest run, by position
 };
@@ -192,7 +204,7 @@ class Rebuild {
 }  // namespace
 
 void Adapter::rebuild(Record& record) {
-  Rebuild rebuild(*this);
+  Rebuild rebuild(*this, record);
   const StoragePtr made = rebuild.make(record);
   rebuild.finish(record, made, record.recipes.back());
 }

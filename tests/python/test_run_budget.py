@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -86,6 +87,9 @@ def test_a_run_is_recorded_and_drawn_in_one_go_wherever_the_script_went(spillway
     command = [native.TOOL, "export", "--summary", tmp_path / "page.spt"]
     summary = subprocess.run(command, capture_output=True, text=True)
     assert "ends in the middle" not in summary.stderr
+    assert "unlawful" not in summary.stdout
+    peak = re.search(r"^peak with transients +(\d+)", summary.stdout, re.MULTILINE)
+    assert BUDGET // 2 < int(peak[1]) <= BUDGET  # the trace knows where every byte was
 
 
 def test_without_a_budget_nothing_moves(spillway, tmp_path, plain):
