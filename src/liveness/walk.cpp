@@ -20,13 +20,15 @@ bool only_views(const Op& op) {
 
 void StepWalk::follow(const StepBegin& begin) {
   if (begin.job != job_) return;
+  number_newborn();
   ++step_;
-  ops_seen_ = born_here_ = 0;
+  ops_seen_ = 0;
 }
 
 void StepWalk::follow(const StorageBirth& birth) {
   if (birth.job != job_) return;
-  living_[birth.storage] = {.birth = birth, .step = step_, .spot = {ops_seen_, born_here_++}};
+  living_[birth.storage] = {.birth = birth, .step = step_, .spot = {ops_seen_, kNoPlace}};
+  newborn_.push_back(birth.storage);
 }
 
 void StepWalk::follow(const StorageDeath& death) { living_.erase(death.storage); }
@@ -37,12 +39,20 @@ void StepWalk::follow(const StorageRole& role) {
 
 void StepWalk::follow(const Op& op) {
   if (op.job != job_) return;
+  number_newborn();
   ++ops_seen_;
-  born_here_ = 0;
+}
+
+void StepWalk::number_newborn() {
+  std::uint32_t nth = 0;
+  for (const StorageId id : newborn_)
+    if (const auto found = living_.find(id); found != living_.end()) found->second.spot.nth = nth++;
+  newborn_.clear();
 }
 
 void StepWalk::follow(const Restart&) {
   living_.clear();
+  newborn_.clear();
   step_ += 2;
 }
 
@@ -129,6 +139,8 @@ void StepWalk::add_access(StorageId id, bool reads, bool writes) {
 }
 
 void StepWalk::end() {
+  number_newborn();
+  for (const auto& [id, living] : living_) origins_[living.place] = living;
   for (LiveStorage& storage : storages)
     if (storage.after) storage.death = ops_seen_;
   link_steps();

@@ -31,7 +31,8 @@ class StepWalk {
   std::vector<std::uint32_t> op_begin{0};
 
  private:
-  // Where in which step of the job a storage was born: equal spots of two steps play the same part.
+  // Where in which step of the job a storage was born: equal spots of two steps play the same part. Counted are only
+  // those that outlive the moment: a run under a budget makes temporaries between two ops, now here, now there.
   struct Spot {
     std::uint32_t op = 0, nth = 0;
     friend bool operator==(const Spot&, const Spot&) = default;
@@ -57,13 +58,15 @@ class StepWalk {
 
   void admit(Living& living, bool before);
   void add_op(const Op& op, const Trace& trace);
+  void number_newborn();
   void add_access(StorageId id, bool reads, bool writes);
   void link_steps();
 
   JobId job_;
   bool recording_ = false;
   std::uint32_t step_ = 1;  // of the job, counted; jumps where events are missing, so that no neighbours are seen there
-  std::uint32_t ops_seen_ = 0, born_here_ = 0;  // in the open step; at this place of it
+  std::uint32_t ops_seen_ = 0;      // in the open step
+  std::vector<StorageId> newborn_;  // since the latest op
   std::unordered_map<StorageId, Living> living_;
   std::unordered_map<StorageId, StoragePlace> places_;
   std::vector<Living> origins_;           // by storage place

@@ -58,7 +58,7 @@ struct Touch {
 struct Life {
   Bytes size;
   int step = 0;
-  std::pair<int, int> spot;  // op of its step, how many were born before it at that op
+  std::pair<int, int> spot;  // op of its step, its rank among those born there that are alive when the op runs
   bool before = false, after = false;
   std::set<int> alive;
   std::map<int, Touch> touched;
@@ -70,10 +70,11 @@ class LoopRun {
   LoopRun(const std::vector<Line>& lines, int steps, std::uint32_t parameters) : steps_(steps) {
     for (std::uint32_t i = 0; i < parameters; ++i) birth(Bytes{7});
     for (step_ = 0; step_ < steps; ++step_) {
-      place_ = nth_ = 0;
+      place_ = 0;
       trace.events.emplace_back(StepBegin{StepIndex{static_cast<std::uint32_t>(step_)}, kJob, {}, {}});
       for (const StorageId id : living_) lives[id].before = last();
       for (const Line& line : lines) run(line);
+      rank_newborn();
       trace.events.emplace_back(StepEnd{StepIndex{static_cast<std::uint32_t>(step_)}, kJob, {}});
     }
     for (const StorageId id : living_) lives[id].after = true;
@@ -99,10 +100,15 @@ class LoopRun {
 
   StorageId birth(Bytes size) {
     const StorageId id{static_cast<std::uint32_t>(lives.size())};
-    lives[id] = {.size = size, .step = step_, .spot = {place_, nth_++}};
+    lives[id] = {.size = size, .step = step_, .spot = {place_, -1}};
     living_.push_back(id);
     trace.events.emplace_back(StorageBirth{id, size, StorageKind::unknown, kJob, {}});
     return id;
+  }
+  void rank_newborn() {
+    int rank = 0;
+    for (const StorageId id : living_)
+      if (lives[id].step == step_ && lives[id].spot.first == place_) lives[id].spot.second = rank++;
   }
   void death(std::size_t at) {
     trace.events.emplace_back(StorageDeath{living_[at], {}});
@@ -137,8 +143,8 @@ class LoopRun {
       if (op.aliased.empty()) op.transient += lives[id].size;
     if (last()) note(op, workspace, view);
     trace.events.emplace_back(std::move(op));
+    rank_newborn();
     ++place_;
-    nth_ = 0;
   }
   void note(const Op& op, Bytes workspace, bool view) {
     for (const StorageId id : living_) lives[id].alive.insert(place_);
@@ -150,7 +156,7 @@ class LoopRun {
       if (op.aliased.empty()) lives[id].touched[place_] = {false, true, true};
   }
 
-  int steps_, step_ = 0, place_ = 0, nth_ = 0;
+  int steps_, step_ = -1, place_ = 0;  // no step yet
   std::uint32_t ops_ = 0;
   std::vector<StorageId> living_;
 };

@@ -245,6 +245,25 @@ TEST(Gaps, WhatIsBornInOneStepAndDiesInTheNextIsFollowedThere) {
   EXPECT_THAT(find_gaps(liveness), ElementsAre(Gap{1, 3, 4 + 1, 1, GapEnd::death}));
 }
 
+// A run under a budget rebuilds something between two ops, in this step and not in the one before.
+TEST(Gaps, ATemporaryBetweenTwoOpsChangesNobodysPart) {
+  StepMaker maker;
+  for (int step = 0; step < 2; ++step) {
+    maker.begin();
+    if (step > 0) maker.death("grad0");
+    maker.op("forward", {});
+    if (step > 0) maker.birth("temporary", 1_MiB);
+    maker.birth("grad" + std::to_string(step), 1_MiB);
+    if (step > 0) maker.death("temporary");
+    maker.op("make", {.out = {"grad" + std::to_string(step)}});
+    maker.end();
+  }
+  const Liveness liveness = last_step(maker);
+
+  ASSERT_EQ(liveness.storage_count(), 3u);
+  EXPECT_EQ(liveness.storages()[2].next, 0u);
+}
+
 TEST(Gaps, WithoutAStepBeforeTheEndOfALifeIsUnseen) {
   StepMaker maker;
   maker.begin();
