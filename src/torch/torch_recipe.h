@@ -26,7 +26,7 @@ struct TensorFacts {
   c10::Device device = c10::Device(c10::kCPU);
   bool wrapped_number = false;
   Bytes value_size;          // positive: the storage's bytes are in `value`
-  std::array<std::byte, 16> value{};
+  alignas(16) std::array<std::byte, 16> value{};  // a kernel reads it in place, a complex double on its own boundary
 };
 
 // Where in the arguments a tensor goes: position, and index when that argument is a list (-1: the argument itself).
