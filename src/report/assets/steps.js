@@ -1,6 +1,8 @@
 // The strip of all steps: a bar each, as high as the step was long. Where there are more steps than pixels, a column
 // shows the longest of its steps.
 
+const kEdge = 2;  // room for the frame of the first and the last bar
+
 class StepStrip {
   constructor(canvas, run, { onPick, onHover }) {
     Object.assign(this, { canvas, run, chosen: -1 });
@@ -12,8 +14,9 @@ class StepStrip {
     new ResizeObserver(() => this.draw()).observe(canvas.parentElement);
   }
 
-  get slot() { return Math.min(72, this.canvas.clientWidth / this.count); }
-  lineAt(x) { return Math.min(Math.max(Math.floor(x / this.slot), 0), this.count - 1); }
+  get slot() { return Math.min(72, (this.canvas.clientWidth - 2 * kEdge) / this.count); }
+  lineAt(x) { return Math.min(Math.max(Math.floor((x - kEdge) / this.slot), 0), this.count - 1); }
+  left(line) { return kEdge + line * this.slot; }
   choose(line) { this.chosen = line; this.draw(); }
 
   draw() {
@@ -28,7 +31,7 @@ class StepStrip {
     const hues = ["compute", "recompute", "stall"].map(color);
     let drawn = -1, tallest = 0;
     for (let line = 0; line < this.count; ++line) {
-      const x = line * this.slot;
+      const x = this.left(line);
       if (this.slot < 1 && Math.floor(x) === drawn && run.duration[line] <= tallest) continue;
       if (this.slot < 1) { pen.clearRect(Math.floor(x), 0, 1, floor); drawn = Math.floor(x); tallest = run.duration[line]; }
       pen.globalAlpha = run.record[line] === kNobody ? .45 : 1;
@@ -58,13 +61,13 @@ class StepStrip {
     pen.textBaseline = "top";
     const every = Math.max(1, Math.ceil(44 / this.slot));
     for (let line = 0; line < this.count; line += this.slot >= 20 ? 1 : every) {
-      const x = line * this.slot + bar / 2;
+      const x = this.left(line) + bar / 2;
       if (Math.abs(line - this.chosen) * this.slot < 40 && this.slot < 20 && line !== this.chosen) continue;
       pen.fillStyle = color("soft");
       if (line !== this.chosen) pen.fillText(stepName(this.run, line), Math.max(x, 8), floor + 5);
     }
     if (this.chosen < 0) return;
-    const x = this.chosen * this.slot;
+    const x = this.left(this.chosen);
     pen.strokeStyle = pen.fillStyle = color("accent");
     pen.lineWidth = 2;
     pen.strokeRect(x - 1, 2, bar + 2, floor - 1);
