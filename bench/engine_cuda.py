@@ -117,6 +117,7 @@ def plan_facts(before, after):
     return {"predicted": round(plan["step_seconds"] / plan["plain_step_seconds"] - 1, 4),
             "planned_steps": after["planned_steps"] - before["planned_steps"],
             "surprises": after["plan_surprises"] - before["plan_surprises"],
+            "remaps": after["remaps"] - before["remaps"],
             "plan": {key: round(value, 5) if "seconds" in key else round(value / GIB, 3) for key, value in plan.items()}}
 
 
@@ -157,7 +158,7 @@ def main():
     parser.add_argument("--allocator", default="spillway")
     options = parser.parse_args()
     global warm
-    warm = 12 if options.policy == "hybrid" else warm
+    warm = 40 if options.policy == "hybrid" else warm
     torch.use_deterministic_algorithms(True)
     torch.utils.deterministic.fill_uninitialized_memory = False
     make = {"resnet50": resnet50, "gpt2": gpt2}[options.model]

@@ -281,7 +281,7 @@ class Engine {
   [[nodiscard]] static Record* find_part(const Leaving& leaving, std::span<const Use> uses, std::span<Record* const> outputs);
   void steer_end_step(const std::vector<Nanos>& durations);
   void begin_recording();
-  void start_planning();
+  void start_planning(bool anew);
   void plan_with_more_slack();
   void forget_plans();
   void before_write(Record* record, Lock& lock);

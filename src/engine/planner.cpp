@@ -66,13 +66,15 @@ void Planner::wait() {
 
 void Planner::run(std::stop_token stop) {
   block_signals();
+  Plan plan;
   for (;;) {
     std::unique_lock lock(mutex_);
     if (!changed_.wait(lock, stop, [this] { return task_.has_value(); })) return;
     const PlanTask task = std::move(*task_);
     task_.reset();
     lock.unlock();
-    work(task);
+    if (task.anew) plan = {};
+    work(task, plan);
     lock.lock();
     if (!task_) busy_ = false;
     changed_.notify_all();
@@ -89,18 +91,23 @@ void Planner::publish(std::shared_ptr<const Script> script) {
   if (!task_ && busy_) script_ = std::move(script);
 }
 
-void Planner::work(const PlanTask& task) {
+void Planner::work(const PlanTask& task, Plan& plan) {
   const auto whole = find_step(task.steps->trace, StepRecorder::kStep);
   if (!whole || whole->ops == 0) return;
   const Liveness step(task.steps->trace, *whole);
   const PlanRequest request{.step = step, .costs = task.costs, .budget = task.budget};
-  Plan plan = plan_hybrid(request);
-  publish(std::make_shared<Script>(*task.steps, step, plan));
-  for (int round = 0; round < kRounds && !plan.gaps.empty() && !is_stale(); ++round) {
-    Plan better = improve(request, plan, kTriesARound, static_cast<std::uint32_t>(round));
-    const bool worth = is_worth(better.predicted, plan.predicted);
-    plan = std::move(better);
+  const auto offer = [&](Plan found) {
+    if (!is_better(found.predicted, plan.predicted)) return;
+    const bool worth = is_worth(found.predicted, plan.predicted);
+    plan = std::move(found);
     if (worth) publish(std::make_shared<Script>(*task.steps, step, plan));
+  };
+  plan = plan_hybrid(request, plan);
+  publish(std::make_shared<Script>(*task.steps, step, plan));
+  if (plan.gaps.empty()) return;
+  if (!is_stale()) offer(plan_step_by_step(request));
+  for (int round = 0; round < kRounds && !is_stale(); ++round) {
+    offer(improve(request, plan, kTriesARound, static_cast<std::uint32_t>(round)));
   }
 }
 

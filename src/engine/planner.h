@@ -15,6 +15,7 @@ struct PlanTask {
   std::shared_ptr<const RecordedSteps> steps;
   Costs costs;
   Bytes budget;
+  bool anew = true;  // false: the same steps as before, so the choices made for them are a start
 };
 
 class Planner {
@@ -35,7 +36,7 @@ class Planner {
 
  private:
   void run(std::stop_token stop);
-  void work(const PlanTask& task);
+  void work(const PlanTask& task, Plan& plan);
   [[nodiscard]] bool is_stale() const;
   void publish(std::shared_ptr<const Script> script);
 

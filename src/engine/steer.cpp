@@ -114,7 +114,7 @@ void Engine::steer_end_step(const std::vector<Nanos>& durations) {
   if (recorder_.end_step()) {
     recorded_ = std::make_shared<const RecordedSteps>(recorder_.take(durations));
     slack_ = kFirstSlack;
-    start_planning();
+    start_planning(/*anew=*/true);
   } else if (!recorder_.on() && !course_.script && !planner_.busy() && stats_.steps > 0) {
     begin_recording();
   }
@@ -132,16 +132,16 @@ void Engine::begin_recording() {
   std::ranges::for_each(dropped_, tell);
 }
 
-void Engine::start_planning() {
+void Engine::start_planning(bool anew) {
   const Bytes budget = arena_.limit() * (kSlackParts - slack_) / kSlackParts;
-  planner_.start({.steps = recorded_, .costs = options_.costs, .budget = budget});
+  planner_.start({.steps = recorded_, .costs = options_.costs, .budget = budget, .anew = anew});
 }
 
 // The plan fits by bytes and yet somebody had to leave unasked: holes, or memory nobody planned for.
 void Engine::plan_with_more_slack() {
   if (slack_ >= kMostSlack || planner_.busy() || !recorded_) return;
-  slack_ += 2;
-  start_planning();
+  ++slack_;
+  start_planning(/*anew=*/false);
 }
 
 // What was planned holds no longer.

@@ -4,6 +4,7 @@
 #include <limits>
 #include <random>
 
+#include "plan/prices.h"
 #include "plan/timeline.h"
 
 namespace spillway {
@@ -32,6 +33,13 @@ class Search {
     evaluate();
   }
 
+  void choose() {
+    const std::vector<Remedy> remedies = choose_by_price(problem_, now_);
+    for (GapPlace gap = 0; gap < problem_.gap_count(); ++gap) choices_[gap] = {remedies[gap], problem_.gaps()[gap].end};
+    evaluate();
+    evaluate();  // ways back are placed by the times of the evaluation before
+  }
+
   // Until it fits or nothing helps any more.
   void relieve() {
     while (now_.sum.over > 0_B && relieve_once()) {
@@ -48,11 +56,12 @@ class Search {
     for (const GapPlace gap : chosen) (void)keep_if_better(gap, Remedy::keep);
   }
 
+  // Half of the tries question a choice that was made, half one that was not.
   void improve(int tries, std::uint32_t seed) {
     if (problem_.gap_count() == 0) return;
     std::mt19937 dice(seed);
     for (int i = 0; i < tries; ++i) {
-      const auto gap = static_cast<GapPlace>(dice() % problem_.gap_count());
+      const GapPlace gap = dice() % 2 == 0 ? any_chosen(dice) : static_cast<GapPlace>(dice() % problem_.gap_count());
       const Remedy other = static_cast<Remedy>(dice() % 3);
       if (other == choices_[gap].remedy || !allows(gap, other)) continue;
       if (!keep_if_better(gap, other)) (void)exchange(gap, dice);
@@ -108,15 +117,18 @@ class Search {
       if (choices_[gap].remedy == Remedy::move) moved.push_back(gap);
     }
     if (moved.empty() || now_.starts.empty()) return;
-    std::ranges::stable_sort(moved, std::greater{}, [&](GapPlace gap) { return problem_.gaps()[gap].end; });
-    Nanos link_free{std::numeric_limits<std::int64_t>::max()};
+    // One link for all steps: a way back for the next step's ops runs at the same place of every step.
+    const OpPlace ops = problem_.step().op_count();
+    std::ranges::stable_sort(moved, std::greater{}, [&](GapPlace gap) { return now_.needed_at[gap] % ops; });
+    Nanos link_free = now_.starts[ops];
     for (const GapPlace gap : moved) {
       const Gap& over = problem_.gaps()[gap];
       const Nanos takes = problem_.copy_time(problem_.size(gap), problem_.costs().in_nanos_per_byte);
       const Nanos margin = kSlack + Nanos{static_cast<std::int64_t>(static_cast<double>(takes.count) * kLateness)};
-      const Nanos start = std::min(start_of(over.end), link_free) - takes - margin;
+      const OpPlace needed = now_.needed_at[gap];
+      const Nanos start = std::min(now_.starts[needed % ops], link_free) - takes - margin;
       link_free = start + margin;
-      choices_[gap].fetch_at = last_op_before(start, over);
+      choices_[gap].fetch_at = last_op_before(needed < ops ? start : start + now_.starts[ops], over);
     }
   }
 
@@ -224,6 +236,16 @@ class Search {
     return false;
   }
 
+  // From a random place on, the first gap that is not kept.
+  [[nodiscard]] GapPlace any_chosen(std::mt19937& dice) const {
+    const auto start = static_cast<GapPlace>(dice() % problem_.gap_count());
+    for (GapPlace i = 0; i < problem_.gap_count(); ++i) {
+      const GapPlace gap = (start + i) % problem_.gap_count();
+      if (choices_[gap].remedy != Remedy::keep) return gap;
+    }
+    return start;
+  }
+
   // The gap is kept and another one takes its place.
   bool exchange(GapPlace gap, std::mt19937& dice) {
     if (choices_[gap].remedy == Remedy::keep) return false;
@@ -243,7 +265,16 @@ class Search {
 
 }  // namespace
 
-Plan plan_hybrid(const PlanRequest& request) {
+Plan plan_hybrid(const PlanRequest& request, const Plan& from) {
+  Search search(request);
+  if (from.gaps.empty()) search.choose();
+  else search.take(from);
+  search.relieve();
+  search.prune();
+  return search.plan();
+}
+
+Plan plan_step_by_step(const PlanRequest& request) {
   Search search(request);
   search.relieve();
   search.prune();
@@ -254,7 +285,12 @@ Plan improve(const PlanRequest& request, const Plan& plan, int tries, std::uint3
   Search search(request);
   search.take(plan);
   search.improve(tries, seed);
-  return search.plan();
+  Plan found = search.plan();
+  return is_better(found.predicted, plan.predicted) ? found : plan;
+}
+
+bool is_better(const Prediction& one, const Prediction& other) {
+  return one.over != other.over ? one.over < other.over : one.time < other.time;
 }
 
 }  // namespace spillway

@@ -49,10 +49,17 @@ struct PlanRequest {
   Bytes smallest = 64_KiB;  // storages below this are not worth a decision
 };
 
-// Keep, move or recompute per gap by cost per byte relieved, link and chains included.
-[[nodiscard]] Plan plan_hybrid(const PlanRequest& request);
+// Keep, move or recompute per gap: a first plan by prices (prices.h), within milliseconds. `from`: a plan of the same step
+// for another budget, whose choices are kept where they still help.
+[[nodiscard]] Plan plan_hybrid(const PlanRequest& request, const Plan& from = {});
+
+// The same by one change after the other, each judged by the timeline: slower, and often better at low budgets.
+[[nodiscard]] Plan plan_step_by_step(const PlanRequest& request);
 
 // Goes on from a plan by trying changes until `tries` of them are spent; never returns a worse one. `seed` chooses which.
 [[nodiscard]] Plan improve(const PlanRequest& request, const Plan& plan, int tries, std::uint32_t seed = 1);
+
+// Fits where the other does not, or is faster.
+[[nodiscard]] bool is_better(const Prediction& one, const Prediction& other);
 
 }  // namespace spillway

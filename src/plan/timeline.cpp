@@ -9,6 +9,7 @@ Timeline::Timeline(const Problem& problem) : problem_(problem), step_(problem.st
   state_.resize(step_.storage_count());
   ready_.resize(step_.storage_count());
   copied_.resize(step_.storage_count());
+  gap_of_.resize(step_.storage_count());
   fetches_.resize(step_.op_count());
 }
 
@@ -27,13 +28,15 @@ const Outcome& Timeline::run(std::span<const Choice> choices) {
   return outcome_;
 }
 
-// The step before was like this one: what it moved away over its end is away now.
+// The step before was like this one: what it moved away over its end is on its way out now. (It may have begun to leave a
+// little before: mostly these left at the optimizer's last op.)
 void Timeline::begin(std::span<const Choice> choices) {
   choices_ = choices;
   outcome_.sum = {};
   outcome_.during.assign(step_.op_count(), 0_B);
   outcome_.starts.assign(step_.op_count() + 1, 0_ns);
   waiting_.clear();
+  wrapping_.clear();
   leaving_.clear();
   for (auto& due : fetches_) due.clear();
   live_ = 0_B;
@@ -46,14 +49,23 @@ void Timeline::begin(std::span<const Choice> choices) {
     if (storage.before && storage.birth < storage.death) appear(at);
   }
   const OpPlace ops = step_.op_count();
+  outcome_.needed_at.resize(problem_.gap_count());
   for (GapPlace gap = 0; gap < problem_.gap_count(); ++gap) {
+    outcome_.needed_at[gap] = problem_.gaps()[gap].end;
     if (choices[gap].remedy != Remedy::move) continue;
     fetches_[choices[gap].fetch_at % ops].push_back(gap);
     if (problem_.gaps()[gap].end < ops || choices[gap].fetch_at < ops) continue;
+    wrapping_.push_back(gap);
+  }
+  std::ranges::stable_sort(wrapping_, {}, [&](GapPlace gap) { return problem_.gaps()[gap].begin; });
+  for (const GapPlace gap : wrapping_) {
     const StoragePlace storage = step_.storages()[problem_.gaps()[gap].storage].next;
-    live_ -= size(storage);
+    out_free_ += problem_.copy_time(size(storage), problem_.costs().out_nanos_per_byte);
+    leaving_.push_back({size(storage), out_free_});
+    ready_[storage] = out_free_;
     state_[storage] = State::away;
     copied_[storage] = 0;
+    gap_of_[storage] = gap;
   }
 }
 
@@ -74,6 +86,7 @@ void Timeline::wait_until(Nanos time) {
 }
 
 void Timeline::run_op(OpPlace op) {
+  outcome_.starts[op] = clock_;
   for (const StoragePlace storage : problem_.deaths(op)) vanish(storage);
   for (const StoragePlace storage : problem_.births(op)) appear(storage);
   for (const GapPlace gap : fetches_[op]) waiting_.push_back(gap);
@@ -83,7 +96,6 @@ void Timeline::run_op(OpPlace op) {
   }
   const LiveOp& ran = step_.ops()[op];
   hold(op, std::max(ran.transient, ran.made));
-  outcome_.starts[op] = clock_;
   clock_ += ran.duration;
   for (const StoragePlace storage : problem_.made(op)) appear(storage);
   for (const GapPlace gap : problem_.gaps_after(op)) leave(gap);
@@ -116,8 +128,15 @@ void Timeline::start_fetch(GapPlace gap) {
   clock_ += Nanos{static_cast<std::int64_t>(static_cast<double>(size(storage).count) * costs.in_price)};
 }
 
+void Timeline::note_need(StoragePlace storage) {
+  const GapPlace gap = gap_of_[storage];
+  const Gap& over = problem_.gaps()[gap];
+  outcome_.needed_at[gap] = over.end >= step_.op_count() && at_ < over.begin ? at_ + step_.op_count() : at_;
+}
+
 // The storage's bytes are there when this returns.
 void Timeline::need(StoragePlace storage) {
+  if (state_[storage] != State::here && state_[storage] != State::absent) note_need(storage);
   if (state_[storage] == State::away) {
     const Costs& costs = problem_.costs();
     hold(at_, size(storage));
@@ -180,6 +199,7 @@ void Timeline::hold(OpPlace op, Bytes bytes) {
 void Timeline::leave(GapPlace gap) {
   const StoragePlace storage = problem_.gaps()[gap].storage;
   if (choices_[gap].remedy == Remedy::keep || state_[storage] != State::here) return;
+  gap_of_[storage] = gap;
   if (choices_[gap].remedy == Remedy::drop) {
     live_ -= size(storage);
     state_[storage] = State::dropped;

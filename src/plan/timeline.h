@@ -21,7 +21,8 @@ struct Choice {
 struct Outcome {
   Prediction sum;
   std::vector<Bytes> during;  // by op: the most while it runs or while something is rebuilt for it
-  std::vector<Nanos> starts;  // by op, and the end of the step
+  std::vector<Nanos> starts;  // by op, before it waits for anything; and the end of the step
+  std::vector<OpPlace> needed_at;  // by gap: the op for which its storage came home, its end or, for a rebuild, earlier
 };
 
 class Timeline {
@@ -50,6 +51,7 @@ class Timeline {
   void appear(StoragePlace storage);
   void vanish(StoragePlace storage);
   void wait_until(Nanos time);
+  void note_need(StoragePlace storage);
   [[nodiscard]] Bytes size(StoragePlace storage) const { return step_.storages()[storage].size; }
 
   const Problem& problem_;
@@ -58,9 +60,11 @@ class Timeline {
   std::vector<State> state_;
   std::vector<Nanos> ready_;    // coming: when its bytes are there; away: when its way out ends
   std::vector<std::uint32_t> copied_;           // the version that lies below, if any
+  std::vector<GapPlace> gap_of_;                // by storage: the gap it left for
   std::vector<std::vector<GapPlace>> fetches_;  // by op
   std::deque<GapPlace> waiting_;                // fetches due, for want of room
   std::deque<Leaving> leaving_;
+  std::vector<GapPlace> wrapping_;              // moved over the step's end
   Bytes live_;                  // what is leaving included
   Nanos clock_, out_free_, in_free_;
   OpPlace at_ = 0;

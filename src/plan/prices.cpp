@@ -1,0 +1,152 @@
+#include "plan/prices.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "plan/link.h"
+
+namespace spillway {
+
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+constexpr int kLinkSlots = 64;
+constexpr int kMostRounds = 400;
+
+class Market {
+ public:
+  Market(const Problem& problem, const Outcome& plain)
+      : problem_(problem), ops_(problem.step().op_count()), starts_(plain.starts), remedies_(problem.gap_count(), Remedy::keep),
+        relieved_(problem.gap_count()) {
+    for (const Bytes during : plain.during) lack_.push_back((during - problem.budget()).count);
+    prices_.resize(ops_);
+    find_offers();
+    find_moves();
+  }
+
+  std::vector<Remedy> settle() {
+    for (int round = 0; round < kMostRounds; ++round) {
+      const auto worst = std::ranges::max_element(lack_);
+      if (worst == lack_.end() || *worst <= 0) break;
+      if (!raise(static_cast<OpPlace>(worst - lack_.begin()))) *worst = 0;  // nobody left: up to the timeline
+    }
+    for (const Offer& offer : offers_) {
+      if (relieved_[offer.gap]) remedies_[offer.gap] = offer.remedy;
+    }
+    return remedies_;
+  }
+
+ private:
+  // The cheapest remedy of a gap that covers an op in need.
+  struct Offer {
+    GapPlace gap = 0;
+    Remedy remedy = Remedy::keep;
+    double time = kNever;
+    OpPlace first = 0, last = 0;  // of the ops in need that it covers; from op_count() on: of the next step
+  };
+
+  [[nodiscard]] Nanos start_of(OpPlace op) const { return op < ops_ ? starts_[op] : starts_[ops_] + starts_[op - ops_]; }
+  [[nodiscard]] double bytes(GapPlace gap) const { return static_cast<double>(problem_.size(gap).count); }
+
+  void find_offers() {
+    for (GapPlace gap = 0; gap < problem_.gap_count(); ++gap) {
+      const Gap& over = problem_.gaps()[gap];
+      Offer offer{.gap = gap, .first = kNoPlace};
+      for (OpPlace op = over.begin; op < over.end; ++op) {
+        if (lack_[op % ops_] <= 0) continue;
+        if (offer.first == kNoPlace) offer.first = op;
+        offer.last = op;
+      }
+      if (offer.first == kNoPlace) continue;
+      if (problem_.may_drop(gap)) {
+        offer.remedy = Remedy::drop;
+        offer.time = static_cast<double>(problem_.rebuild_time(gap).count);
+      }
+      offers_.push_back(offer);
+    }
+  }
+
+  // The link goes to those whom it saves most per byte.
+  void find_moves() {
+    const Costs& costs = problem_.costs();
+    std::vector<std::size_t> order(offers_.size());
+    std::iota(order.begin(), order.end(), 0);
+    const auto saving = [&](std::size_t at) { return offers_[at].time / bytes(offers_[at].gap); };
+    std::ranges::stable_sort(order, std::greater{}, saving);
+    Link out(starts_[ops_], kLinkSlots), in(starts_[ops_], kLinkSlots);
+    for (const std::size_t at : order) {
+      Offer& offer = offers_[at];
+      const double price = bytes(offer.gap) * (costs.out_price + costs.in_price);
+      if (!problem_.may_move(offer.gap) || price >= offer.time) continue;
+      const Gap& over = problem_.gaps()[offer.gap];
+      const Bytes size = problem_.size(offer.gap);
+      const Nanos way_out = problem_.copy_time(size, costs.out_nanos_per_byte), way_in = problem_.copy_time(size, costs.in_nanos_per_byte);
+      if (!try_take(out, over.begin, offer.first, way_out) || !try_take(in, offer.last + 1, over.end, way_in)) continue;
+      offer.remedy = Remedy::move;
+      offer.time = price;
+    }
+  }
+
+  // Between two ops, of which the later may be one of the next step: then the copy has what lies in this or in that.
+  [[nodiscard]] bool try_take(Link& link, OpPlace from, OpPlace until, Nanos takes) const {
+    const Nanos step = starts_[ops_], begin = start_of(from), end = start_of(until);
+    if (end <= step) return link.try_take(begin, end, takes);
+    if (begin >= step) return link.try_take(begin - step, end - step, takes);
+    return step - begin > end - step ? link.try_take(begin, step, takes) : link.try_take({}, end - step, takes);
+  }
+
+  [[nodiscard]] bool covers(const Offer& offer, OpPlace op) const {
+    const Gap& over = problem_.gaps()[offer.gap];
+    return (op >= over.begin && op < over.end) || op + ops_ < over.end;
+  }
+
+  // What the gap's relief earns by the prices so far.
+  [[nodiscard]] double earns(const Offer& offer) const {
+    const Gap& over = problem_.gaps()[offer.gap];
+    double sum = 0;
+    for (OpPlace op = offer.first; op <= offer.last && op < over.end; ++op) sum += prices_[op % ops_];
+    return sum * bytes(offer.gap);
+  }
+
+  // Raises the price at the op until enough gaps leave it. False when nobody can.
+  bool raise(OpPlace op) {
+    std::vector<std::pair<double, std::size_t>> bids;  // the price at which each would leave
+    for (std::size_t at = 0; at < offers_.size(); ++at) {
+      const Offer& offer = offers_[at];
+      if (relieved_[offer.gap] || offer.time == kNever || !covers(offer, op)) continue;
+      bids.emplace_back(std::max(0.0, offer.time - earns(offer)) / bytes(offer.gap), at);
+    }
+    if (bids.empty()) return false;
+    std::ranges::sort(bids);
+    std::int64_t lack = lack_[op];
+    for (const auto& [price, at] : bids) {
+      if (lack <= 0) break;
+      lack -= problem_.size(offers_[at].gap).count;
+      prices_[op] = std::max(prices_[op], price);
+      relieve(offers_[at]);
+    }
+    return true;
+  }
+
+  void relieve(const Offer& offer) {
+    relieved_[offer.gap] = true;
+    const Gap& over = problem_.gaps()[offer.gap];
+    for (OpPlace op = over.begin; op < over.end; ++op) lack_[op % ops_] -= problem_.size(offer.gap).count;
+  }
+
+  const Problem& problem_;
+  const OpPlace ops_;
+  const std::vector<Nanos>& starts_;
+  std::vector<std::int64_t> lack_;  // by op: bytes over the budget; negative: to spare
+  std::vector<double> prices_;      // nanoseconds per byte
+  std::vector<Offer> offers_;
+  std::vector<Remedy> remedies_;
+  std::vector<bool> relieved_;
+};
+
+}  // namespace
+
+std::vector<Remedy> choose_by_price(const Problem& problem, const Outcome& plain) { return Market(problem, plain).settle(); }
+
+}  // namespace spillway
