@@ -271,7 +271,10 @@ Plan plan_hybrid(const PlanRequest& request, const Plan& from) {
   else search.take(from);
   search.relieve();
   search.prune();
-  return search.plan();
+  Plan plan = search.plan();
+  if (plan.predicted.over == 0_B) return plan;
+  Plan other = plan_step_by_step(request);
+  return is_better(other.predicted, plan.predicted) ? other : plan;
 }
 
 Plan plan_step_by_step(const PlanRequest& request) {

@@ -1,0 +1,64 @@
+"""Trains one of a few models for some steps and prints, as JSON, a digest of every loss and parameter, and the stats.
+
+    python planned.py MODEL STEPS [BUDGET [POLICY]]
+"""
+
+import hashlib
+import json
+import sys
+
+import torch
+from torch import nn
+
+import spillway
+
+
+def mlp():
+    layers = []
+    for _ in range(6):
+        layers += [nn.Linear(64, 256), nn.GELU(), nn.LayerNorm(256), nn.Dropout(0.1), nn.Linear(256, 64), nn.ReLU()]
+    return nn.Sequential(*layers), torch.randn(256, 64), torch.optim.Adam
+
+
+def convolutions():
+    layers, width = [], 3
+    for _ in range(5):
+        layers += [nn.Conv2d(width, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(inplace=True)]
+        width = 16
+    return nn.Sequential(*layers), torch.randn(8, 3, 32, 32), torch.optim.SGD
+
+
+def attention():
+    layer = nn.TransformerEncoderLayer(32, 4, 128, batch_first=True)
+    return nn.TransformerEncoder(layer, 3, enable_nested_tensor=False), torch.randn(16, 32, 32), torch.optim.AdamW
+
+
+def digest(tensors) -> str:
+    state = hashlib.sha256()
+    for tensor in tensors:
+        state.update(tensor.detach().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return state.hexdigest()
+
+
+def main() -> None:
+    name, steps = sys.argv[1], int(sys.argv[2])
+    torch.set_num_threads(1)
+    if len(sys.argv) > 3:
+        spillway.enable(None if sys.argv[3] == "watch" else int(sys.argv[3]), device="cpu", policy=sys.argv[4])
+    torch.manual_seed(0)
+    model, batch, make_optimizer = {"mlp": mlp, "convolutions": convolutions, "attention": attention}[name]()
+    optimizer = make_optimizer(model.parameters(), lr=1e-3)
+    losses = []
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss = model(batch).square().mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.detach().clone())
+    told = {"digest": digest([*losses, *model.parameters(), *model.buffers()])}
+    if len(sys.argv) > 3:
+        told["stats"] = spillway.stats()
+    print(json.dumps(told))
+
+
+main()

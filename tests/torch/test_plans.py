@@ -1,0 +1,45 @@
+"""Steps that repeat are planned: the plan is followed from op to op, the budget holds, and no bit differs."""
+
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+SCRIPT = pathlib.Path(__file__).with_name("planned.py")
+STEPS = 24
+
+
+def train(*words) -> dict:
+    done = subprocess.run([sys.executable, str(SCRIPT), *map(str, words)], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("share", [70, 50])
+@pytest.mark.parametrize("model", ["mlp", "convolutions", "attention"])
+def test_planned_steps_keep_the_budget_and_every_bit(model, share):
+    plain = train(model, STEPS)
+    peak = train(model, 3, "watch", "dtr")["stats"]["peak_live_bytes"]
+    budget = peak * share // 100
+
+    run = train(model, STEPS, budget, "hybrid")
+
+    assert run["digest"] == plain["digest"]
+    stats = run["stats"]
+    assert stats["violations"] == 0
+    assert stats["peak_bytes"] <= budget
+    assert stats["policy"] == "hybrid"
+    assert stats["planned_steps"] >= STEPS // 3
+    assert stats["moved_out_bytes"] + stats["recomputed_ops"] > 0
+    assert stats["plan"]["over_bytes"] == 0
+
+
+def test_a_plan_for_a_budget_that_suffices_moves_nothing():
+    peak = train("mlp", 3, "watch", "dtr")["stats"]["peak_bytes"]
+
+    stats = train("mlp", 8, peak * 2, "hybrid")["stats"]
+
+    assert stats["moved_out_bytes"] == 0
+    assert stats["recomputed_ops"] == 0

@@ -1,0 +1,142 @@
+#include "plan/plan.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "liveness/curve.h"
+#include "liveness/steps.h"
+#include "plan/link.h"
+#include "plan/timeline.h"
+#include "support/step_maker.h"
+#include "trace/recorded_step.h"
+
+namespace spillway {
+namespace {
+
+using testing::StepMaker;
+
+constexpr Costs kCard{.out_nanos_per_byte = 1 / 55.0, .in_nanos_per_byte = 1 / 55.0, .out_price = 0.00016, .in_price = 0.00063,
+                      .per_copy = 10_us, .per_replay = 4_us};
+
+class RecordedStep : public ::testing::TestWithParam<const char*> {
+ protected:
+  Trace trace = import_recorded_step(std::string(SPILLWAY_SOURCE_DIR "/traces/") + GetParam() + ".json.gz");
+  Liveness step{trace, *find_steady_step(trace)};
+  LiveCurve curve = live_curve(step);
+
+  [[nodiscard]] PlanRequest request(int percent) const {
+    return {.step = step, .costs = kCard, .budget = curve.peak * percent / 100};
+  }
+};
+
+TEST_P(RecordedStep, WithEverythingKeptTheTimelineIsThePlainStep) {
+  const Problem problem(request(100));
+  Timeline timeline(problem);
+  const Outcome& outcome = timeline.run(std::vector<Choice>(problem.gap_count()));
+  EXPECT_EQ(outcome.sum.peak, curve.peak);
+  EXPECT_EQ(outcome.sum.peak_op, curve.peak_op);
+  EXPECT_EQ(outcome.sum.time, outcome.sum.plain_time);
+  EXPECT_EQ(outcome.during, curve.during);
+}
+
+TEST_P(RecordedStep, WhatFitsIsLeftAlone) { EXPECT_TRUE(plan_hybrid(request(100)).gaps.empty()); }
+
+TEST_P(RecordedStep, APlanHoldsItsBudgetAndIsTheSameEveryTime) {
+  for (const int percent : {80, 60}) {
+    const Plan plan = plan_hybrid(request(percent));
+    EXPECT_EQ(plan.predicted.over, 0_B) << percent;
+    EXPECT_LE(plan.predicted.peak, request(percent).budget) << percent;
+    EXPECT_EQ(plan.gaps, plan_hybrid(request(percent)).gaps) << percent;
+    RecordProperty("slowdown_permille_at_" + std::to_string(percent),
+                   static_cast<int>(1000 * (plan.predicted.time - plan.predicted.plain_time).count / plan.predicted.plain_time.count));
+  }
+}
+
+TEST_P(RecordedStep, LessMemoryNeverCostsLess) {
+  Nanos before;
+  for (const int percent : {100, 80, 60}) {
+    const Nanos time = plan_hybrid(request(percent)).predicted.time;
+    EXPECT_GE(time, before) << percent;
+    before = time;
+  }
+}
+
+TEST_P(RecordedStep, ImprovingNeverMakesAPlanWorse) {
+  const Plan plan = plan_hybrid(request(60));
+  EXPECT_FALSE(is_better(plan.predicted, improve(request(60), plan, 200).predicted));
+}
+
+INSTANTIATE_TEST_SUITE_P(Traces, RecordedStep,
+                         ::testing::Values("resnet50_b256", "gpt2m_16x1024", "vgg16_b128", "vit_b_16_b256", "densenet121_b128"));
+
+// a, made in `takes`, lies idle while c makes the peak, and is read again at the end.
+Trace three_ops(Nanos takes, bool replayable) {
+  StepMaker maker;
+  maker.birth("x", 1_MiB, StorageKind::input);
+  for (int step = 0; step < 2; ++step) {
+    maker.begin();
+    maker.birth("a", 16_MiB);
+    maker.op("first", {.in = {"x"}, .out = {"a"}, .takes = takes, .replayable = replayable});
+    maker.birth("b", 2_MiB);
+    maker.op("second", {.in = {"a"}, .out = {"b"}, .takes = 20_ms});
+    maker.op("idle", {.in = {"b"}, .takes = 20_ms});
+    maker.birth("c", 80_MiB);
+    maker.op("third", {.in = {"b"}, .out = {"c"}, .takes = 20_ms});
+    maker.death("c");
+    maker.op("between", {.in = {"b"}, .takes = 20_ms});
+    maker.op("last", {.in = {"a", "b"}, .takes = 1_ms});
+    maker.death("a");
+    maker.death("b");
+    maker.end();
+  }
+  return maker.trace();
+}
+
+Plan plan_for(const Trace& trace, Bytes budget) {
+  const Liveness step(trace, *find_steady_step(trace));
+  return plan_hybrid({.step = step, .costs = kCard, .budget = budget});
+}
+
+TEST(Hybrid, WhatIsCheapToMakeIsDropped) {
+  const Plan plan = plan_for(three_ops(5_us, /*replayable=*/true), 90_MiB);
+  ASSERT_EQ(plan.gaps.size(), 1u);
+  EXPECT_EQ(plan.gaps[0].remedy, Remedy::drop);
+  EXPECT_EQ(plan.predicted.rebuild, 9_us);
+}
+
+TEST(Hybrid, WhatIsDearToMakeAndIdleLongIsMovedBehindTheCompute) {
+  const Plan plan = plan_for(three_ops(30_ms, /*replayable=*/true), 90_MiB);
+  ASSERT_EQ(plan.gaps.size(), 1u);
+  EXPECT_EQ(plan.gaps[0].remedy, Remedy::move);
+  EXPECT_EQ(plan.predicted.stall, 0_ns);
+  EXPECT_EQ(plan.predicted.moved, 16_MiB);
+}
+
+TEST(Hybrid, WhatMayNotBeRunAgainIsMoved) {
+  const Plan plan = plan_for(three_ops(10_us, /*replayable=*/false), 90_MiB);
+  ASSERT_EQ(plan.gaps.size(), 1u);
+  EXPECT_EQ(plan.gaps[0].remedy, Remedy::move);
+}
+
+TEST(Hybrid, ABudgetThatCannotBeHeldIsToldByHowMuch) {
+  const Plan plan = plan_for(three_ops(10_us, /*replayable=*/true), 32_MiB);
+  EXPECT_EQ(plan.predicted.over, 50_MiB);  // b and c against 32 MiB
+}
+
+TEST(Link, TakesWhatFitsIntoEveryWindow) {
+  Link link(100_ms, 10);
+  EXPECT_TRUE(link.try_take(0_ms, 50_ms, 30_ms));
+  EXPECT_TRUE(link.try_take(0_ms, 50_ms, 20_ms));
+  EXPECT_FALSE(link.try_take(0_ms, 50_ms, 1_ms));
+  EXPECT_TRUE(link.try_take(0_ms, 100_ms, 50_ms));
+  EXPECT_FALSE(link.try_take(50_ms, 100_ms, 1_ms));
+}
+
+TEST(Link, RefusesACopyLongerThanItsOwnWindow) {
+  Link link(100_ms, 10);
+  EXPECT_FALSE(link.try_take(20_ms, 30_ms, 11_ms));
+}
+
+}  // namespace
+}  // namespace spillway
