@@ -118,7 +118,10 @@ void Engine::steer_end_step(const std::vector<Nanos>& durations) {
   } else if (!recorder_.on() && !course_.script && !planner_.busy() && stats_.steps > 0) {
     begin_recording();
   }
-  if (auto script = planner_.take()) course_.set(std::move(script));
+  if (auto script = planner_.take()) {
+    tape_.plan(arena_.limit(), script->predicted());
+    course_.set(std::move(script));
+  }
   course_.begin_step();
 }
 

@@ -105,6 +105,12 @@ void Tape::budget(Bytes bytes) {
   if (on()) write(BudgetChange{.budget = bytes, .job = kJob, .at = now()});
 }
 
+void Tape::plan(Bytes budget, const Prediction& predicted) {
+  if (!on()) return;
+  write(PlanMade{.policy = writer_->intern("hybrid"), .job = kJob, .step = StepIndex{step_}, .budget = budget,
+                 .predicted_peak = predicted.peak, .shortfall = predicted.over, .predicted_time = predicted.time, .took = {}, .at = now()});
+}
+
 void Tape::birth(const Record& record) {
   if (!on()) return;
   write(StorageBirth{.storage = record.id, .size = record.size, .kind = StorageKind::unknown, .job = kJob, .at = now()});

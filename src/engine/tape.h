@@ -13,6 +13,7 @@
 
 #include "device/device.h"
 #include "engine/record.h"
+#include "plan/plan.h"
 #include "trace/event.h"
 #include "trace/writer.h"
 
@@ -55,6 +56,8 @@ class Tape {
 
   void fact(std::string key, std::string value);
   void budget(Bytes bytes);
+  // From the next step on this plan is followed.
+  void plan(Bytes budget, const Prediction& predicted);
   void birth(const Record& record);
   void death(const Record& record);
   // What the storage is for, told by somebody who knows.

@@ -86,10 +86,11 @@ def test_the_others_in_a_map_are_read(library):
 
 def test_a_storage_address_is_held_but_torchs_own_comparisons_are_not(library, tmp_path):
     tensor = torch.ones(3)
+    storage = tensor.untyped_storage()._cdata
     torch.save(tensor, tmp_path / "t.pt")
-    assert library.named("storage_materialize") == []
+    assert library.named("storage_materialize") == [(storage, READS)]
     tensor.untyped_storage().data_ptr()
-    assert library.named("storage_materialize") == [(tensor.untyped_storage()._cdata, HOLDS)]
+    assert library.named("storage_materialize") == [(storage, READS), (storage, HOLDS)]
 
 
 @pytest.mark.filterwarnings("ignore:TypedStorage")
