@@ -36,7 +36,15 @@ Engine::Engine(Device& device, Owner& owner, StreamId compute, const EngineOptio
   (void)meet(mover_.in_stream());
 }
 
-Engine::~Engine() = default;
+// Recipes belong to the records they are for.
+Engine::~Engine() {
+  shelf_.for_each([&](Record& record) {
+    for (Recipe* recipe : record.recipes) {
+      if (--recipe->refs == 0) dying_.push_back(recipe);
+    }
+  });
+  for (const Recipe* recipe : dying_) delete recipe;
+}
 
 // --- memory ---------------------------------------------------------------------------------------------------------
 

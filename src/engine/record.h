@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -60,18 +61,15 @@ struct Record {
 };
 
 // A storage's birth and death must not cost an allocation: records that are done with lie here until the next birth, with
-// the room their lists have grown.
+// the room their lists have grown. All of them live as long as the shelf.
 class RecordShelf {
  public:
   RecordShelf() = default;
   RecordShelf(const RecordShelf&) = delete;
   RecordShelf& operator=(const RecordShelf&) = delete;
-  ~RecordShelf() {
-    for (Record* record : spare_) delete record;
-  }
 
   [[nodiscard]] Record* take() {
-    if (spare_.empty()) return new Record;
+    if (spare_.empty()) return &all_.emplace_back();
     Record* record = spare_.back();
     spare_.pop_back();
     return record;
@@ -88,7 +86,13 @@ class RecordShelf {
     spare_.push_back(record);
   }
 
+  template <class Visit>
+  void for_each(Visit visit) {
+    for (Record& record : all_) visit(record);
+  }
+
  private:
+  std::deque<Record> all_;
   std::vector<Record*> spare_;
 };
 
