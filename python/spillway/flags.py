@@ -7,7 +7,7 @@ import contextlib
 import os
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -17,11 +17,23 @@ from spillway.api import ALLOCATORS, DEFAULT_POLICY, WORKSPACES
 BAD_INPUT = 2
 
 
+_DASHES = "\0--"  # argparse drops `--` wherever it stands
+
+
 class Parser(argparse.ArgumentParser):
     """One sentence on standard error and exit code 2 for whatever cannot be understood."""
 
     def error(self, message: str) -> NoReturn:
         fail(self.prog, message)
+
+    def parse_args(self, arguments: Sequence[str], namespace: None = None) -> argparse.Namespace:  # type: ignore[override]
+        """As argparse does, but from the program on every word is the program's own, `--` among them."""
+        given = super().parse_args([_DASHES if word == "--" else word for word in arguments])
+        for name in ("module", "script"):
+            words = ["--" if word == _DASHES else word for word in getattr(given, name, None) or []]
+            if words:
+                setattr(given, name, words[1:] if words[0] == "--" else words)
+        return given
 
 
 def fail(prog: str, message: object, code: int = BAD_INPUT) -> NoReturn:

@@ -21,7 +21,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from spillway import api, script
+from spillway import api, flags, script
 from spillway.alloc_conf import AllocatorWarning
 from spillway.digest import describe, digest, has_bytes, with_bytes
 from spillway.native import WRITES
@@ -286,7 +286,7 @@ def _enable(words: dict[str, Any]) -> None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(prog="spillway.recorder")
+    parser = flags.Parser(prog="spillway.recorder")
     parser.add_argument("--out", required=True)
     parser.add_argument("--engine")
     parser.add_argument("--stats")

@@ -104,6 +104,8 @@ class Verification:
         budgeted = self._run("budgeted", budgeted=True)
         if not budgeted.record.exists():  # it never started
             raise Stop(BAD_INPUT, f"spillway verify: {budgeted.last_words()}")
+        if budgeted.code != plain.code and budgeted.ran_out_of_memory():
+            raise Stop(BAD_INPUT, f"the budgeted run ran out of memory, so there is nothing to compare: {budgeted.last_words()}")
         difference = compare.find_difference(plain.lines(), budgeted.lines(), ignored)
         if difference is not None:
             raise Stop(DIFFERENT, self._told(difference, plain, budgeted))

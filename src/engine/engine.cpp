@@ -371,10 +371,11 @@ void Engine::end_step(const std::vector<Nanos>& durations) {
   steer_end_step(durations);
 }
 
-void Engine::set_policy(ReactivePolicy policy, Leave leave) {
+void Engine::set_policy(ReactivePolicy policy, Leave leave, bool plans) {
   const Lock lock(mutex_);
   options_.policy = policy;
   options_.leave = leave;
+  options_.plans = plans;
   forget_plans();
 }
 
@@ -395,6 +396,7 @@ bool Engine::try_set_budget(std::optional<Bytes> budget) {
   const bool fits = shrink_to_limit(lock) <= 0_B && (!budget || outside_ <= *budget);
   if (fits) {
     tape_.budget(budget.value_or(0_B));
+    forget_plans();
   } else {
     options_.budget = before;
     arena_.set_limit(limit_beside(outside_));
@@ -403,10 +405,19 @@ bool Engine::try_set_budget(std::optional<Bytes> budget) {
   return fits;
 }
 
+void Engine::reset_stats() {
+  const Lock lock(mutex_);
+  stats_ = {};
+  peak_live_ = live_;
+  stats_.plain_peak = live_ + absent_;
+  peak_reserved_ = arena_.reserved() + outside_;
+}
+
 void Engine::set_budget(std::optional<Bytes> budget) {
   Lock lock(mutex_);
   tape_.budget(budget.value_or(0_B));
   options_.budget = budget;
+  forget_plans();
   arena_.set_limit(limit_beside(outside_));
   (void)shrink_to_limit(lock);
   note_reserved();

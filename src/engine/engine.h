@@ -207,7 +207,9 @@ class Engine {
   void set_budget(std::optional<Bytes> budget);
   // False: what cannot leave is more than that, and the budget stays what it was.
   [[nodiscard]] bool try_set_budget(std::optional<Bytes> budget);
-  void set_policy(ReactivePolicy policy, Leave leave);
+  void set_policy(ReactivePolicy policy, Leave leave, bool plans);
+  // Counts and peaks start again from what is there now.
+  void reset_stats();
   // Opens lower tiers where none are: an engine that only watched so far gets a budget.
   void open_tiers(const MoverOptions& tiers);
   [[nodiscard]] bool has_tiers() const { return mover_.has_tiers(); }

@@ -163,8 +163,9 @@ void restart(Adapter& adapter, const nlohmann::json& options) {
     adapter.engine().open_tiers(lower_tiers(options, adapter.options().where.is_cuda()));
     settled = options;
   }
-  adapter.engine().set_policy(engine.policy, engine.leave);
+  adapter.engine().set_policy(engine.policy, engine.leave, engine.plans);
   set_budget(adapter, engine.budget);
+  adapter.engine().reset_stats();
   adapter.managing = true;
 }
 

@@ -70,6 +70,17 @@ def test_a_module_is_main_with_its_own_arguments_and_path(spillway, script, tmp_
     assert ours.stdout == plainly(tmp_path, "-m", "pkg.tool", "a", "--b").stdout != ""
 
 
+@pytest.mark.parametrize("arguments", [["-m", "tool", "a", "--", "z", "-m"], ["tool.py", "a", "--", "z", "--budget", "3"]])
+def test_dashes_among_the_programs_arguments_are_its_own(spillway, script, tmp_path, arguments):
+    script("import sys\nprint(sys.argv[1:])\n", "tool.py")
+    assert spillway("run", "--quiet", *arguments).stdout == plainly(tmp_path, *arguments).stdout != ""
+
+
+def test_dashes_before_the_script_end_our_flags(spillway, script):
+    script("import sys\nprint(sys.argv[1:])\n", "tool.py")
+    assert spillway("run", "--quiet", "--", "tool.py", "a").stdout == "['a']\n"
+
+
 def test_a_folder_with_a_main_is_a_script(spillway, script, tmp_path):
     script("import helper, sys\nprint(__name__, helper.x, sys.argv)\n", "app/__main__.py")
     script("x = 3\n", "app/helper.py")

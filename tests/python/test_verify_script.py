@@ -96,6 +96,13 @@ def test_a_budgeted_run_that_dies_is_a_difference(verify):
     assert "exit code -6" in done.stdout
 
 
+def test_a_budget_too_small_is_told_as_such_and_not_as_a_difference(verify):
+    fails = "import torch, spillway\nif spillway.is_enabled(): raise torch.OutOfMemoryError('7.19 MiB would do')\n"
+    done = verify(TRAINS + fails, "--once")
+    assert done.returncode == 2
+    assert "ran out of memory" in done.stdout and "7.19 MiB would do" in done.stdout
+
+
 def test_an_engine_that_refuses_is_bad_input(verify):
     done = verify(TRAINS, "--once", "--policy", "no-such-policy")
     assert done.returncode == 2

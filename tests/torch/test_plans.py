@@ -43,3 +43,14 @@ def test_a_plan_for_a_budget_that_suffices_moves_nothing():
 
     assert stats["moved_out_bytes"] == 0
     assert stats["recomputed_ops"] == 0
+
+
+def test_statistics_begin_anew_with_every_enable():
+    script = (
+        "import torch, spillway\n"
+        "spillway.enable('8MiB', device='cpu'); a = torch.ones(1 << 20); del a; spillway.disable()\n"
+        "spillway.enable('2MiB', device='cpu', policy='hybrid'); b = torch.ones(1 << 10)\n"
+        "stats = spillway.stats(); print(stats['peak_bytes'] <= stats['budget_bytes'], stats['policy'])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout.split() == ["True", "hybrid"], done.stderr
