@@ -14,6 +14,8 @@ namespace spillway {
 struct Record;
 
 struct Ingredient {
+  static constexpr std::uint32_t kUntrusted = UINT32_MAX;  // an epoch that never is
+
   Record* record = nullptr;
   std::uint32_t epoch = 0;
 };

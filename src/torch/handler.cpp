@@ -63,7 +63,7 @@ class Call {
     // Now that the arguments are here: small ones are recorded by value. Only what the op writes has a new epoch, and
     // that is never an ingredient.
     if (wants_recipe()) recipe_ = try_record(adapter_, op_, traits_, keys, stack_);
-    if (recipe_ && !note_epochs()) recipe_.reset();
+    if (recipe_) note_epochs();
     clock_ = engine_.begin_op();
     live_before_ = engine_.live();
     if (measures()) begin_ = adapter_.device().now();
@@ -99,17 +99,14 @@ class Call {
 
   [[nodiscard]] bool measures() const { return engine_.wants_ops() || (recipe_ && !adapter_.options().estimate); }
 
-  // False when an ingredient's address is out there: whoever has it may change the bytes unseen, so nothing can be rebuilt
-  // from them.
-  [[nodiscard]] bool note_epochs() {
+  // Whoever has the address of an ingredient may change its bytes unseen: nothing can be rebuilt from those.
+  void note_epochs() {
     Record* self = recipe_->in_place ? uses_[0].record : nullptr;
     for (const TensorSlot& slot : recipe_->tensors) {
       Record* record = slot.facts.record;
       if (record == nullptr || record == self) continue;
-      if (record->held) return false;
-      recipe_->ingredients.push_back({record, record->epoch});
+      recipe_->ingredients.push_back({record, record->held ? Ingredient::kUntrusted : record->epoch});
     }
-    return true;
   }
 
   // A failed op may have written half: what it wrote can no longer be rebuilt.

@@ -122,7 +122,7 @@ def test_a_second_enable_honours_what_it_can_and_refuses_the_rest(server, tmp_pa
     done = server.execute(AGAIN, tmp_path)
 
     lines = done.stdout.splitlines()
-    assert lines[0] == "12 True 144.0", done.stdout + done.stderr
+    assert lines[0] == "8 True 144.0", done.stdout + done.stderr
     assert [line.split(" is settled")[0] for line in lines[1:5]] == [
         "the host limit", "the spill directory", "the smallest size that leaves (min_evict)", "the poison mode",
     ]  # fmt: skip
