@@ -148,8 +148,6 @@ class Engine {
   [[nodiscard]] std::optional<Shortage> acquire(std::span<const Use> uses, StreamId on, Lock& lock);
   void release(std::span<const Use> uses);
   void unpin(Record* record);
-  // Takes back one `++record->refs`: the record may be gone afterwards.
-  void unref(Record* record);
   // The record is this storage's memory from now on.
   void adopt(Record* record, void* owner);
   // Its address left our sight.
@@ -297,6 +295,7 @@ class Engine {
   void forget_old_recipes();
   void dispose(Record* orphan);
   void bury(Record* record);
+  void unref(Record* record);
   void release_recipes(Record& record);
   void count(const Record& record, int sign);
   void note_absent(const Record& record, int sign);

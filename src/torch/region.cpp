@@ -24,10 +24,7 @@ void begin_region() { ++depth; }
 void end_region(Engine& engine) {
   if (--depth > 0) return;
   const auto lock = engine.lock();
-  for (Record* record : pinned) {
-    engine.unpin(record);
-    engine.unref(record);
-  }
+  for (Record* record : pinned) engine.unpin(record);
   pinned.clear();
 }
 
