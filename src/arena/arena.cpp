@@ -58,11 +58,9 @@ std::optional<Block> Arena::try_allocate(Bytes size, StreamId on) {
   std::vector<Tick> waits, running;
   std::optional<Block> block;
   for (int attempt = 0; attempt < kRemapAttempts && !block; ++attempt) {
-    const Nanos waited = synchronize(running);
-    waited_.fetch_add(waited.count, std::memory_order_relaxed);
+    wait_for_all(running, [&](Tick tick) { device_.synchronize(tick); });
     running.clear();
     const std::lock_guard lock(mutex_);
-    hole_costs_.waited += waited;
     block = take(size, on, waits);
     if (block) break;
     const std::optional<Remap> remap = pool_.plan_remap(size);
@@ -74,13 +72,6 @@ std::optional<Block> Arena::try_allocate(Bytes size, StreamId on) {
   }
   wait_for_all(waits, [&](Tick tick) { wait(on, tick); });
   return block;
-}
-
-Nanos Arena::synchronize(std::span<const Tick> ticks) {
-  if (ticks.empty()) return {};
-  const Nanos begin = device_.now();
-  for (const Tick tick : ticks) device_.synchronize(tick);
-  return device_.now() - begin;
 }
 
 std::optional<Block> Arena::take(Bytes size, StreamId on, std::vector<Tick>& waits) {
@@ -126,7 +117,7 @@ std::optional<Block> Arena::take_without_growth(Bytes size, StreamId on, std::ve
 // Everything the remap takes is done. When the device does not give the memory back that it just took, the books follow:
 // the granules it took are free and done, so a trim lets go of them, and of all like them.
 bool Arena::carry_out(const Remap& remap) {
-  ++hole_costs_.remaps;
+  remaps_.fetch_add(1, std::memory_order_relaxed);
   for (const Range range : remap.decommit) device_.decommit(tier_, range);
   if (commit(remap.commit)) {
     pool_.apply_remap(remap);
@@ -213,11 +204,6 @@ Bytes Arena::limit() const {
 PoolStats Arena::stats() const {
   const std::lock_guard lock(mutex_);
   return pool_.stats();
-}
-
-HoleCosts Arena::hole_costs() const {
-  const std::lock_guard lock(mutex_);
-  return hole_costs_;
 }
 
 void Arena::verify() const {

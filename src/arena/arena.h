@@ -53,7 +53,7 @@ class Arena final : public BlockSource {
   [[nodiscard]] Bytes reserved() const override { return device_.committed(tier_); }
   [[nodiscard]] PoolStats stats() const override;
   [[nodiscard]] std::uint64_t commits() const override { return commits_.load(std::memory_order_relaxed); }
-  [[nodiscard]] HoleCosts hole_costs() const override;
+  [[nodiscard]] std::int64_t remaps() const override { return remaps_.load(std::memory_order_relaxed); }
   [[nodiscard]] Nanos waited() const override { return Nanos{waited_.load(std::memory_order_relaxed)}; }
   void verify() const;
 
@@ -63,7 +63,6 @@ class Arena final : public BlockSource {
   std::optional<Block> take_without_growth(Bytes size, StreamId on, std::vector<Tick>& waits);
   bool carry_out(const Remap& remap);
   bool commit(Range range);
-  [[nodiscard]] Nanos synchronize(std::span<const Tick> ticks);
   bool learn_done();
   template <class Wait>
   void wait_for_all(const std::vector<Tick>& ticks, Wait wait_for);
@@ -72,13 +71,12 @@ class Arena final : public BlockSource {
 
   Device& device_;
   const Tier tier_;
-  std::atomic<std::int64_t> waited_ = 0;
+  std::atomic<std::int64_t> waited_ = 0, remaps_ = 0;
+  std::atomic<std::uint64_t> commits_ = 0;
   mutable std::mutex mutex_;  // guards what is below
   Pool pool_;
   std::uint32_t streams_ = 0;     // one more than the largest index the pool may have heard of
   std::vector<Tick> seen_done_;   // scratch of learn_done
-  HoleCosts hole_costs_;
-  std::atomic<std::uint64_t> commits_ = 0;
 };
 
 }  // namespace spillway

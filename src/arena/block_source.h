@@ -24,12 +24,6 @@ struct Block {
   Range range;  // at least the size asked for
 };
 
-// What making holes cost so far: memory put elsewhere, and the time the host waited for its last uses.
-struct HoleCosts {
-  std::int64_t remaps = 0;
-  Nanos waited;
-};
-
 class BlockSource {
  public:
   virtual ~BlockSource() = default;
@@ -50,7 +44,8 @@ class BlockSource {
   // Taken from the device now.
   [[nodiscard]] virtual Bytes reserved() const = 0;
   [[nodiscard]] virtual PoolStats stats() const = 0;
-  [[nodiscard]] virtual HoleCosts hole_costs() const { return {}; }
+  // How often free memory was put together because bytes sufficed and no hole did.
+  [[nodiscard]] virtual std::int64_t remaps() const { return 0; }
   // What callers of try_allocate waited for memory whose last uses were not done.
   [[nodiscard]] virtual Nanos waited() const { return {}; }
 };

@@ -408,6 +408,9 @@ bool Engine::try_set_budget(std::optional<Bytes> budget) {
 void Engine::reset_stats() {
   const Lock lock(mutex_);
   stats_ = {};
+  // What the tiers counted themselves goes on counting: it is added in stats().
+  stats_.remaps = -arena_.remaps();
+  stats_.stalls = {.fetch = {}, .room = -arena_.waited(), .host_room = -mover_.waited(Tier::host), .file = -mover_.waited(Tier::file)};
   peak_live_ = live_;
   stats_.plain_peak = live_ + absent_;
   peak_reserved_ = arena_.reserved() + outside_;
@@ -505,9 +508,8 @@ EngineStats Engine::stats() const {
   stats.peak_reserved = peak_reserved_;
   stats.live = live_;
   stats.peak_live = peak_live_;
-  const HoleCosts holes = arena_.hole_costs();
-  stats.remaps = holes.remaps;
   if (course_.script) stats.predicted = course_.script->predicted();
+  stats.remaps += arena_.remaps();
   stats.stalls.room += arena_.waited();
   stats.stalls.host_room += mover_.waited(Tier::host);
   stats.stalls.file += mover_.waited(Tier::file);
