@@ -18,7 +18,7 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from spillway import native, saving
+from spillway import loans, native, saving
 from spillway.native import HOLDS, READS, WRITES
 from spillway.steps import replace
 from spillway.when_imported import when_imported
@@ -47,11 +47,18 @@ def has_memory(kind: type) -> bool:
     return issubclass(kind, torch.Tensor) and getattr(dispatch, "__func__", dispatch) is torch._C._disabled_torch_dispatch_impl
 
 
+def address_of(tensor: Any) -> int | None:
+    """Where the C++ part of a tensor is; None for what is no tensor or has no memory of its own."""
+    if not has_memory(type(tensor)):
+        return None
+    with _torch._C.DisableTorchFunction():
+        return tensor._cdata
+
+
 def materialize(tensor: Any, flag: int) -> None:
     """Makes one tensor's storage resident; anything that is no tensor or has no memory of its own is left alone."""
-    if has_memory(type(tensor)):
-        with _torch._C.DisableTorchFunction():
-            address = tensor._cdata
+    address = address_of(tensor)
+    if address is not None:
         _library.materialize(address, flag)
 
 
@@ -182,27 +189,7 @@ def _storage_data_ptr() -> Undo:
     return replace(torch.UntypedStorage, "data_ptr", data_ptr)
 
 
-# --- DLPack -----------------------------------------------------------------------------------------------------
-
-
-def _dlpack_functions() -> Undo:
-    import torch
-    import torch.utils.dlpack as dlpack
-
-    def exporter(owner: Any, name: str) -> Undo:
-        original = getattr(owner, name)
-
-        @functools.wraps(original)
-        def export(tensor: Any, *args: Any, **kwargs: Any) -> Any:
-            materialize(tensor, HOLDS)
-            return original(tensor, *args, **kwargs)
-
-        return replace(owner, name, export)
-
-    places = [(torch._C, "_to_dlpack"), (torch._C, "_to_dlpack_versioned"), (dlpack, "to_dlpack")]
-    if hasattr(torch, "to_dlpack"):
-        places.append((torch, "to_dlpack"))
-    return _together(exporter(owner, name) for owner, name in places)
+# --- the function table of DLPack; loans.py has its capsules ------------------------------------------------------------
 
 
 def _dlpack_exchange_api() -> Undo:
@@ -470,9 +457,8 @@ TABLE: dict[str, Callable[[], Undo]] = {
     "map": _map_methods,
     "untyped_storage": _untyped_storage,
     "save": lambda: saving.install(_library),
-    "numpy": _tensor_methods(HOLDS, "numpy", "__array__"),
-    "dlpack": _tensor_methods(HOLDS, "__dlpack__"),
-    "to_dlpack": _dlpack_functions,
+    "numpy": lambda: loans.install_numpy(_library, address_of),
+    "dlpack": lambda: loans.install_dlpack(_library, address_of),
     "dlpack_exchange_api": _dlpack_exchange_api,
     "data_ptr": _data_ptr,
     "storage_data_ptr": _storage_data_ptr,

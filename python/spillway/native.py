@@ -41,6 +41,9 @@ _SIGNATURES: dict[str, list[Any]] = {
     "spillway_set_budget": [ctypes.c_longlong],
     "spillway_materialize": [ctypes.c_void_p, ctypes.c_int],
     "spillway_storage_materialize": [ctypes.c_void_p, ctypes.c_int],
+    "spillway_lend": [ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p)],
+    "spillway_end_loan": [ctypes.c_void_p],
+    "spillway_end_loan_with_dlpack": [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int],
     "spillway_region_begin": [],
     "spillway_region_end": [],
     "spillway_role": [ctypes.c_void_p, ctypes.c_int],
@@ -64,7 +67,7 @@ class Library:
         for name in ("spillway_last_error", "spillway_stats"):
             getattr(handle, name).argtypes, getattr(handle, name).restype = [], ctypes.c_char_p
         calls = {name.removeprefix("spillway_"): self._checked(name, types) for name, types in _SIGNATURES.items()}
-        self._enable = calls.pop("enable")
+        self._enable, self._lend = calls.pop("enable"), calls.pop("lend")
         self.__dict__.update(calls)  # disable, step, materialize, ...: bound once, because some run at every op
 
     def _checked(self, name: str, argument_types: list[Any]) -> Callable[..., None]:
@@ -79,6 +82,12 @@ class Library:
 
     def enable(self, options: dict[str, Any]) -> None:
         self._enable(json.dumps(options).encode())
+
+    def lend(self, address: int) -> int | None:
+        """Makes a tensor's storage resident until end_loan() gets the answer; None: there is nothing to end."""
+        loan = ctypes.c_void_p()
+        self._lend(address, ctypes.byref(loan))
+        return loan.value
 
     def stats(self) -> dict[str, Any]:
         text = self._handle.spillway_stats()

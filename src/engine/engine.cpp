@@ -113,7 +113,7 @@ void Engine::count(const Record& record, int sign) {
   mark_peak_ = std::max(mark_peak_, live_);
   if (rebuilding_ == 0) stats_.plain_peak = std::max(stats_.plain_peak, live_ + absent_);
   recent_.live = std::max(recent_.live, live_);
-  if ((record.owner != nullptr || record.orphan) && !record.held && record.size >= options_.smallest) evictable_ += bytes;
+  if ((record.owner != nullptr || record.orphan) && !record.exposed() && record.size >= options_.smallest) evictable_ += bytes;
 }
 
 void Engine::note_absent(const Record& record, int sign) {
@@ -215,6 +215,26 @@ void Engine::hold_for_life(Record* record) {
   count(*record, -1);
   record->held = true;
   count(*record, +1);
+}
+
+void Engine::lend(Record* record, Lock& lock) {
+  note_outside_write(record, lock);
+  ++record->refs;
+  count(*record, -1);
+  ++record->loans;
+  count(*record, +1);
+}
+
+// What was lent may have been written until now: only from here on its bytes are known to stay what they are.
+void Engine::end_loan(Record* record, Lock& lock) {
+  SPILLWAY_ENSURE(record->loans > 0, "a loan ended twice");
+  const bool here = record->data != nullptr;  // otherwise its storage died, or was given other memory
+  if (here) note_outside_write(record, lock);
+  if (here) count(*record, -1);
+  --record->loans;
+  if (here) count(*record, +1);
+  unref(record);
+  if (waiting_ > 0) changed_.notify_all();
 }
 
 // Pins all and brings all home, or nothing. A rebuild may fail beside the other arguments and succeed without them.
@@ -353,7 +373,7 @@ Shortage Engine::shortage(Bytes asked) const {
     const Bytes bytes = record->block.range.length();
     if (record->pins > 0) why.pinned += bytes;
     else if (record->owner == nullptr && !record->orphan) why.anonymous += bytes;
-    else if (record->held) why.held += bytes;
+    else if (record->exposed()) why.held += bytes;
     else if (record->size < options_.smallest) why.small += bytes;
     else why.evictable += bytes;
   });

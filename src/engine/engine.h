@@ -152,6 +152,9 @@ class Engine {
   void adopt(Record* record, void* owner);
   // Its address left our sight.
   void hold_for_life(Record* record);
+  // Its address left our sight until end_loan; the record lives until then, whatever becomes of its storage.
+  void lend(Record* record, Lock& lock);
+  void end_loan(Record* record, Lock& lock);
   // Its bytes may have been changed outside any op.
   void note_outside_write(Record* record, Lock& lock);
   // Starts the count of what one op allocates; `note_op` ends it and raises the floor.

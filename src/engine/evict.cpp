@@ -14,7 +14,7 @@ TraceTier trace_tier(const Record& record) { return record.copy->tier == Tier::h
 }  // namespace
 
 bool Engine::may_leave(const Record& record) const {
-  return record.residence == Residence::resident && record.pins == 0 && !record.held &&
+  return record.residence == Residence::resident && record.pins == 0 && !record.exposed() &&
          (record.size >= options_.smallest || emptying_ > 0) && record.unwilling != clock_ + 1 &&
          (record.owner != nullptr || record.orphan);
 }

@@ -4,7 +4,7 @@
 // be away) and longer than the storage (a dead storage may still be an ingredient of another's recipe).
 //
 //   bytes on the device  <=>  residence is resident
-//   may leave            <=>  resident, owned or orphaned, not pinned, not held, at least the smallest size worth it
+//   may leave            <=>  resident, owned or orphaned, not pinned, not exposed, at least the smallest size worth it
 //
 // All fields belong to the engine's lock.
 #pragma once
@@ -44,6 +44,7 @@ struct Record {
   bool held = false;      // its address left our sight: stays for life
   bool hidden = false;    // made by a rebuild: the run without us would not have it
   std::uint32_t pins = 0;
+  std::uint32_t loans = 0;       // who outside has its address and will say when they are done
   std::uint32_t refs = 0;        // recipes and running evictions that name this record
   std::uint32_t dependents = 0;  // dropped records whose recipes need these bytes
   std::uint32_t epoch = 0;       // raised by every write
@@ -58,6 +59,9 @@ struct Record {
   std::optional<LowerCopy> copy; // its bytes in a lower tier; while resident: a clean copy
   std::vector<Recipe*> recipes;     // every op that wrote it since its birth, in order; empty: it can only move
   std::vector<Record*> leaves;      // while dropped: the living records it will be rebuilt from
+
+  // Somebody outside may read and write its bytes unseen: it stays where it is, and nothing is rebuilt from it.
+  [[nodiscard]] bool exposed() const { return held || loans > 0; }
 };
 
 // A storage's birth and death must not cost an allocation: records that are done with lie here until the next birth, with

@@ -2,6 +2,7 @@
 // would be seen by every mode).
 #include "torch/capi.h"
 
+#include <ATen/dlpack.h>
 #include <c10/core/TensorImpl.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <exception>
@@ -96,6 +97,22 @@ int spillway_materialize(void* tensor, int flag) {
 
 int spillway_storage_materialize(void* storage, int flag) {
   return guarded([&] { materialize(on(), *static_cast<c10::StorageImpl*>(storage), static_cast<Exposure>(flag)); });
+}
+
+int spillway_lend(void* tensor, void** loan) {
+  return guarded([&] { *loan = lend(on(), *static_cast<c10::TensorImpl*>(tensor)); });
+}
+
+int spillway_end_loan(void* loan) {
+  return guarded([&] { end_loan(on(), static_cast<Record*>(loan)); });
+}
+
+int spillway_end_loan_with_dlpack(void* loan, void* managed, int versioned) {
+  return guarded([&] {
+    auto* record = static_cast<Record*>(loan);
+    if (versioned != 0) end_loan_with(on(), record, *static_cast<DLManagedTensorVersioned*>(managed));
+    else end_loan_with(on(), record, *static_cast<DLManagedTensor*>(managed));
+  });
 }
 
 int spillway_region_begin() {

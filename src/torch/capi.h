@@ -15,6 +15,11 @@ SPILLWAY_API int spillway_set_budget(long long bytes);
 SPILLWAY_API const char* spillway_stats();
 SPILLWAY_API int spillway_materialize(void* tensor_impl, int flag);
 SPILLWAY_API int spillway_storage_materialize(void* storage_impl, int flag);
+// As materialize for life, but only until the loan ends; `*loan` is null where there is nothing to end.
+SPILLWAY_API int spillway_lend(void* tensor_impl, void** loan);
+SPILLWAY_API int spillway_end_loan(void* loan);
+// Leaves it to the deleter of a DLManagedTensor or, `versioned`, DLManagedTensorVersioned; `loan` may be null.
+SPILLWAY_API int spillway_end_loan_with_dlpack(void* loan, void* managed, int versioned);
 SPILLWAY_API int spillway_region_begin();
 SPILLWAY_API int spillway_region_end();
 SPILLWAY_API int spillway_role(void* tensor_impl, int kind);

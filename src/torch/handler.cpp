@@ -105,7 +105,7 @@ class Call {
     for (const TensorSlot& slot : recipe_->tensors) {
       Record* record = slot.facts.record;
       if (record == nullptr || record == self) continue;
-      recipe_->ingredients.push_back({record, record->held ? Ingredient::kUntrusted : record->epoch});
+      recipe_->ingredients.push_back({record, record->exposed() ? Ingredient::kUntrusted : record->epoch});
     }
   }
 
@@ -177,7 +177,7 @@ class Call {
     Bytes sum;
     for (std::size_t i = 0; i < uses_.size(); ++i) {
       const Record* record = uses_[i].record;
-      bool seen = record->held || record->size < engine_.options().smallest;  // counted as what cannot leave
+      bool seen = record->exposed() || record->size < engine_.options().smallest;  // counted as what cannot leave
       for (std::size_t j = 0; j < i && !seen; ++j) seen = uses_[j].record == record;
       if (!seen) sum += record->block.range.length();
     }

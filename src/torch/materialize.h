@@ -17,6 +17,16 @@ enum class Exposure : int {
 void materialize(Adapter& adapter, c10::TensorImpl& tensor, Exposure exposure);
 void materialize(Adapter& adapter, c10::StorageImpl& storage, Exposure exposure);
 
+// The bytes of a tensor come home and its address is somebody else's until end_loan. Null: there is nothing to end, because
+// the memory is not ours, or because the device works on after its caller has let go: then it is held for life.
+[[nodiscard]] Record* lend(Adapter& adapter, c10::TensorImpl& tensor);
+void end_loan(Adapter& adapter, Record* loan);
+
+// The loan ends with what was exported: when its consumer calls the deleter, on whatever thread. What was exported may be
+// a copy; that one is held for life. `Exported`: DLManagedTensor or DLManagedTensorVersioned.
+template <class Exported>
+void end_loan_with(Adapter& adapter, Record* loan, Exported& exported);
+
 // For the trace: what this tensor is for.
 void tell_role(Adapter& adapter, c10::TensorImpl& tensor, StorageKind kind);
 

@@ -28,6 +28,10 @@ class FakeLibrary:
         self._called("set_budget", amount)
         self.statistics["budget_bytes"] = amount
 
+    def lend(self, address):
+        self._called("lend", address)
+        return len(self.named("lend"))
+
     def stats(self):
         return dict(self.statistics)
 

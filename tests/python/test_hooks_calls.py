@@ -33,10 +33,6 @@ def flags_for(library, tensor):
     return [flag for address, flag in library.named("materialize") if address == tensor._cdata]
 
 
-def dlpack_of(tensor):
-    return torch.utils.dlpack.from_dlpack(torch.utils.dlpack.to_dlpack(tensor))
-
-
 READERS = {
     "tolist": (lambda t: t.tolist(), READS),
     "apply_": (lambda t: t.apply_(lambda x: x + 1), WRITES),
@@ -45,15 +41,20 @@ READERS = {
     "untyped_storage": (lambda t: t.untyped_storage(), WRITES),
     "storage": (lambda t: t.storage(), WRITES),
     "pickle": (lambda t: __import__("pickle").dumps(t), WRITES),
-    "numpy": (lambda t: t.numpy(), HOLDS),
-    "asarray": (lambda t: np.asarray(t), HOLDS),
-    "__dlpack__": (lambda t: t.__dlpack__(), HOLDS),
-    "np.from_dlpack": (lambda t: np.from_dlpack(t), HOLDS),
-    "to_dlpack": (dlpack_of, HOLDS),
-    "torch._C._to_dlpack": (lambda t: torch._C._to_dlpack(t), HOLDS),
-    "torch._C._to_dlpack_versioned": (lambda t: torch._C._to_dlpack_versioned(t), HOLDS),
     "data_ptr": (lambda t: ctypes.c_float.from_address(t.data_ptr()).value, HOLDS),
 }  # fmt: skip
+
+
+BORROWERS = {
+    "numpy": lambda t: t.numpy(),
+    "numpy of a copy": lambda t: t.numpy(force=True),
+    "asarray": lambda t: np.asarray(t),
+    "__dlpack__": lambda t: t.__dlpack__(),
+    "np.from_dlpack": lambda t: np.from_dlpack(t),
+    "to_dlpack": lambda t: torch.utils.dlpack.to_dlpack(t),
+    "torch._C._to_dlpack": lambda t: torch._C._to_dlpack(t),
+    "torch._C._to_dlpack_versioned": lambda t: torch._C._to_dlpack_versioned(t),
+}
 
 
 @pytest.mark.filterwarnings("ignore:TypedStorage")
@@ -71,11 +72,66 @@ def test_a_reader_asks_with_its_flag(library, name, kind):
 
 
 @pytest.mark.filterwarnings("ignore:TypedStorage")
-@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize("name", [*READERS, *BORROWERS])
 def test_the_engine_is_asked_before_the_memory_is_reached(library, name):
-    library.fails["materialize"] = RuntimeError("cannot come home")
+    library.fails = dict.fromkeys(("materialize", "lend"), RuntimeError("cannot come home"))
+    reach = BORROWERS[name] if name in BORROWERS else READERS[name][0]
     with pytest.raises(RuntimeError, match="cannot come home"):
-        READERS[name][0](torch.ones(3))
+        reach(torch.ones(3))
+
+
+@pytest.mark.parametrize("name", BORROWERS)
+def test_a_borrower_is_lent_the_memory(library, name):
+    tensor = torch.ones(3)
+    BORROWERS[name](tensor)
+    lent = [address for (address,) in library.named("lend")]
+    assert len(lent) == 1 and (lent == [tensor._cdata] or name == "numpy of a copy")
+
+
+def test_an_arrays_loan_ends_with_the_last_view_of_it(library):
+    array = torch.ones(6).numpy()
+    view = array.reshape(2, 3)[1:].view(np.recarray)
+    again = torch.from_numpy(array)
+    del array
+    assert library.named("end_loan") == []
+    del view
+    assert library.named("end_loan") == []
+    del again
+    assert library.named("end_loan") == [(1,)]
+
+
+def test_every_array_has_a_loan_of_its_own(library):
+    tensor = torch.ones(3)
+    one, other = tensor.numpy(), np.asarray(tensor)
+    del one
+    assert library.named("end_loan") == [(1,)]
+    del other
+    assert library.named("end_loan") == [(1,), (2,)]
+
+
+@pytest.mark.parametrize("name", ["numpy", "torch._C._to_dlpack"])
+def test_a_loan_nobody_took_ends_at_once(library, name):
+    strange = torch.ones(3).to_sparse()
+    with pytest.raises((RuntimeError, TypeError)):
+        BORROWERS[name](strange)
+    assert len(library.named("lend")) == len(library.named("end_loan")) == 1
+
+
+def test_a_capsules_loan_is_left_to_its_deleter(library):
+    old, new = torch._C._to_dlpack(torch.ones(3)), torch._C._to_dlpack_versioned(torch.ones(3))
+    assert [(loan, versioned) for loan, _, versioned in library.named("end_loan_with_dlpack")] == [(1, 0), (2, 1)]
+    assert library.named("end_loan") == []
+    del old, new
+
+
+def test_an_array_that_outlives_the_interpreter_ends_no_loan():
+    code = ("import torch; from fake_library import FakeLibrary; from spillway import hooks\n"
+            "library = FakeLibrary(); hooks.install(library)\n"
+            "library.end_loan = lambda loan: print('ended', loan)\n"
+            "first = torch.ones(3).numpy(); del first\n"
+            "array = torch.ones(3).numpy()\n")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment_of_tests())
+    assert (done.stdout, done.stderr) == ("ended 1\n", "")
 
 
 def test_the_others_in_a_map_are_read(library):
@@ -128,7 +184,7 @@ def test_a_subclass_with_memory_is_asked_for_and_a_wrapper_is_not(library):
 
     plain = torch.ones(3).as_subclass(Plain)
     plain.numpy()
-    assert set(flags_for(library, plain)) == {HOLDS}
+    assert set(library.named("lend")) == {(plain._cdata,)}  # asked again below __torch_function__
     count = len(library.calls)
     Wrapper(torch.ones(3)).untyped_storage()
     assert len(library.calls) == count
@@ -185,7 +241,7 @@ def test_each_hook_can_be_taken_away_and_put_back(library, name):
 def test_a_hook_taken_away_is_not_asked(library):
     hooks.disable("numpy")
     torch.ones(3).numpy()
-    assert library.named("materialize") == []
+    assert library.calls == []
 
 
 def test_an_unknown_hook_is_refused_with_the_names():

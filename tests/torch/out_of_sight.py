@@ -131,7 +131,7 @@ def numpy_writes():
     return tensor.clone()
 
 
-@case("dlpack", "to_dlpack")
+@case("dlpack")
 def dlpack_reads():
     tensor = fresh()
     evict()
@@ -140,7 +140,7 @@ def dlpack_reads():
     return array.tobytes()
 
 
-@case("to_dlpack")
+@case("dlpack")
 def dlpack_capsule_reads():
     tensor = fresh()
     evict()

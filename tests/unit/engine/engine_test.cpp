@@ -71,6 +71,16 @@ class EngineTest : public testing::Test {
     engine.release(std::span(&use, 1));
   }
 
+  void lend(Storage& storage) {
+    auto lock = engine.lock();
+    engine.lend(storage.record, lock);
+  }
+
+  void end_loan(Storage& storage) {
+    auto lock = engine.lock();
+    engine.end_loan(storage.record, lock);
+  }
+
   bool holds(const Storage& storage, Bytes size, std::uint8_t fill) {
     return std::all_of(storage.data, storage.data + size.count, [&](std::byte byte) { return byte == std::byte{fill}; });
   }
@@ -230,6 +240,85 @@ TEST_F(EngineTest, KeepsWhatIsHeldForLife) {
   make(448_KiB, 2);
   make(448_KiB, 3);
   EXPECT_NE(first.data, nullptr);
+}
+
+TEST_F(EngineTest, WhatIsLentStaysUntilTheLastLoanEndsAndLeavesAsItWasWritten) {
+  Storage& first = make(512_KiB, 1);
+  lend(first);
+  lend(first);
+  make(448_KiB, 2);
+  make(448_KiB, 3);
+  EXPECT_NE(first.data, nullptr);
+  end_loan(first);
+  make(448_KiB, 4);
+  EXPECT_NE(first.data, nullptr);
+  std::memset(first.data, 9, static_cast<std::size_t>((512_KiB).count));
+  end_loan(first);
+  make(512_KiB, 5);
+  ASSERT_EQ(first.data, nullptr);
+  use(first);
+  EXPECT_TRUE(holds(first, 512_KiB, 9));
+}
+
+TEST_F(EngineTest, WhatIsLentForgetsItsCopyBelow) {
+  Storage& first = make(512_KiB, 1);
+  make(512_KiB, 2);
+  make(512_KiB, 3);
+  use(first);  // home again, its copy below still good
+  lend(first);
+  std::memset(first.data, 9, static_cast<std::size_t>((512_KiB).count));
+  end_loan(first);
+  engine.evict_all(Leave::move);
+  use(first);
+  EXPECT_TRUE(holds(first, 512_KiB, 9));
+}
+
+// What was made before or during a loan is never rebuilt from bytes that may have changed in it; what is made after is.
+TEST_F(EngineTest, ALoanMakesAnotherIngredientOfAStorage) {
+  Storage& source = make(64_KiB, 1);
+  std::array<Recipe, 3> recipes;
+  const auto made_now = [&](Recipe& recipe, std::uint32_t epoch) -> Storage& {
+    Storage& made = make(64_KiB, 2);
+    recipe.ingredients.push_back({source.record, epoch});
+    recipe.outputs = {made.record};
+    const auto lock = engine.lock();
+    engine.set_recipe(made.record, &recipe);
+    return made;
+  };
+  Storage& before = made_now(recipes[0], source.record->epoch);
+  lend(source);
+  EXPECT_TRUE(source.record->exposed());
+  Storage& during = made_now(recipes[1], Ingredient::kUntrusted);
+  end_loan(source);
+  EXPECT_FALSE(source.record->exposed());
+  Storage& after = made_now(recipes[2], source.record->epoch);
+
+  engine.evict_all(Leave::replay);
+
+  EXPECT_EQ(before.record->residence, Residence::away);
+  EXPECT_EQ(during.record->residence, Residence::away);
+  EXPECT_EQ(after.record->residence, Residence::dropped);
+  owner.rebuild_now = [&](Record& record) {
+    Record* made = engine.try_allocate(record.size, device.caller_stream());
+    const auto lock = engine.lock();
+    engine.finish_rebuild(&record, made, {});
+  };
+  use(after);
+  const auto lock = engine.lock();
+  for (Storage* made : {&before, &during, &after}) engine.clear_recipes(made->record);
+  std::vector<Recipe*> dying;
+  engine.take_dying(dying);
+}
+
+TEST_F(EngineTest, ALoanOutlivesItsStorage) {
+  Storage& first = make(512_KiB, 1);
+  lend(first);
+  ASSERT_TRUE(engine.free(first.data));
+  EXPECT_EQ(engine.stats().live, 0_B);
+  make(512_KiB, 2);
+  end_loan(first);
+  EXPECT_EQ(engine.stats().live, 512_KiB);
+  EXPECT_EQ(engine.most_available(), kBudget);
 }
 
 TEST_F(EngineTest, AStorageThatDiesAwayGivesItsPlaceBelowBack) {
