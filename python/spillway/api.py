@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from spillway import alloc_conf, card, hooks, native, roles, spill
-from spillway.amounts import card_bytes, parse_bytes, ram_bytes
+from spillway import alloc_conf, already, card, hooks, native, roles, spill
+from spillway.amounts import card_bytes, parse_bytes, ram_bytes, to_text
 from spillway.steps import StepWatcher
 
 DEFAULT_POLICY = "dtr"
@@ -84,13 +84,16 @@ def enable(
     """Holds this process's training inside `budget`; without one it only watches.
 
     `budget`, `host_limit` and `min_evict` are bytes or texts such as "8GiB"; `budget` may be "60%" of the card, or of
-    RAM on the CPU. Bad input is a ValueError, and then nothing was changed.
+    RAM on the CPU. It is used in whole pieces (64 KiB on the CPU, 2 MiB on a card, 16 MiB there from 4 GiB on); a rest is
+    left unused. Tensors made before on a card count against it. On the CPU they do not, because nobody tells when they
+    die, but a budget below them is refused. Bad input is a ValueError, and then nothing was changed.
     """
     global _job
     if _job is not None:
         raise ValueError("Spillway is already on: use set_budget() to change the budget, or disable() first")
     library = native.load()
     options = read_options(budget, device, policy, host_limit, spill_dir, workspace, trace, allocator, poison, min_evict)
+    _refuse_below_what_is_there(options)
     library.enable(options)
     job = _Job(library, options)
     try:
@@ -99,6 +102,17 @@ def enable(
         library.disable()
         raise
     _job = job
+
+
+def _refuse_below_what_is_there(options: dict[str, Any]) -> None:
+    # A card is asked by the library. From the second enable on, what is there is mostly ours, and the library knows.
+    budget = options["budget_bytes"]
+    if options["device"] != "cpu" or budget is None or _last_stats is not None:
+        return
+    there = already.cpu_bytes()
+    if there > budget:
+        raise ValueError(f"a budget of {to_text(budget)} is below what is allocated already: tensors made before hold "
+                         f"{to_text(there)}; free them first, or choose more")  # fmt: skip
 
 
 def read_options(
@@ -228,12 +242,23 @@ def resident(*tensors: Any) -> None:
 
     For code that reads memory where Spillway cannot see it: call it before such code takes an address.
     """
+    _refuse_what_is_no_tensor(tensors)
     if _job is not None:
         hooks.materialize_all(tensors, native.HOLDS)
 
 
+def _refuse_what_is_no_tensor(things: Any) -> None:
+    import torch
+
+    if isinstance(things, dict | list | tuple):
+        for thing in things.values() if isinstance(things, dict) else things:
+            _refuse_what_is_no_tensor(thing)
+    elif not isinstance(things, torch.Tensor):
+        raise TypeError(f"spillway.resident takes tensors, and lists, tuples and dicts of them, not {type(things).__name__}")
+
+
 def set_budget(budget: int | str) -> None:
-    """Another budget from here on; a smaller one takes effect before this returns."""
+    """Another budget from here on, read and rounded as enable() does; a smaller one takes effect before this returns."""
     job = _active()
     amount = parse_bytes(budget, _whole_of(job.options["device"], budget))
     job.library.set_budget(amount)

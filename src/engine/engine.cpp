@@ -425,6 +425,18 @@ bool Engine::try_set_budget(std::optional<Bytes> budget) {
   return fits;
 }
 
+void Engine::trust_nothing() {
+  const Lock lock(mutex_);
+  std::vector<Record*> home;
+  table_.for_each([&](Record* record) { home.push_back(record); });
+  std::ranges::sort(home, {}, [](const Record* record) { return record->data; });
+  for (Record* record : home) {
+    ++record->epoch;
+    forget_copy(*record);
+    release_recipes(*record);
+  }
+}
+
 void Engine::reset_stats() {
   const Lock lock(mutex_);
   stats_ = {};

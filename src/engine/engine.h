@@ -209,6 +209,8 @@ class Engine {
   // False: what cannot leave is more than that, and the budget stays what it was.
   [[nodiscard]] bool try_set_budget(std::optional<Bytes> budget);
   void set_policy(ReactivePolicy policy, Leave leave, bool plans);
+  // What is home may have been written by ops nobody told us of: no copy of it below is good, nothing is rebuilt from it.
+  void trust_nothing();
   // Counts and peaks start again from what is there now.
   void reset_stats();
   // Opens lower tiers where none are: an engine that only watched so far gets a budget.

@@ -2,7 +2,9 @@
 
 #include <c10/util/Exception.h>
 
+#include <array>
 #include <sstream>
+#include <utility>
 
 #include "base/text.h"
 #include "torch/frame.h"
@@ -25,8 +27,8 @@ Bytes bytes_of(std::span<const Use> uses) {
 }
 
 void describe_op(std::ostringstream& text, const Frame* frame) {
-  if (frame == nullptr) {
-    text << "outside any operator";
+  if (frame == nullptr) {  // what reads no tensor is dispatched past us
+    text << "for a new tensor (as torch.empty, torch.randn or torch.load make them, or a library for itself)";
     return;
   }
   text << "in " << frame->op->operator_name();
@@ -34,20 +36,44 @@ void describe_op(std::ostringstream& text, const Frame* frame) {
   text << ", which reads " << to_text(bytes_of(frame->uses)) << " of inputs";
 }
 
+// Memory comes in whole granules, and others may hold some of it.
+void describe_budget(std::ostringstream& text, Bytes whole, Bytes usable, Bytes granule) {
+  text << "the budget of " << to_text(whole);
+  if (usable != whole) text << " (" << to_text(usable) << " of it ours to place, in pieces of " << to_text(granule) << ")";
+}
+
+void describe_what_is_in_the_way(std::ostringstream& text, const Shortage& why, Bytes smallest) {
+  const std::array parts{
+      std::pair(why.pinned, std::string(" in use by running operators")),
+      std::pair(why.held, std::string(" whose address left torch (numpy, data_ptr, DLPack)")),
+      std::pair(why.anonymous, std::string(" of workspace and memory no operator has shown")),
+      std::pair(why.small, " in tensors under " + to_text(smallest)),
+  };
+  const char* between = "Cannot leave: ";
+  for (const auto& [bytes, words] : parts) {
+    if (bytes == 0_B) continue;
+    text << std::exchange(between, ", ") << to_text(bytes) << words;
+  }
+  if (between[0] == ',') text << ". ";
+  if (why.evictable > 0_B) {
+    text << to_text(why.evictable) << " could leave but found no room below (the host limit is reached, or the disk of the spill folder is full). ";
+  }
+}
+
 std::string tell(Adapter& adapter, const Shortage& why) {
   const EngineStats stats = adapter.engine().stats();
+  const EngineOptions& options = adapter.engine().options();
   const Bytes stay = why.pinned + why.held + why.anonymous + why.small;
   const Bytes fits = std::max(stay + why.asked, why.budget + why.asked - why.longest_free);
-  const Bytes enough = std::max(stats.floor, round_up(fits, adapter.engine().options().granule));
+  const Bytes enough = std::max(stats.floor, round_up(fits, options.granule));
   std::ostringstream text;
-  text << "spillway: the budget of " << to_text(why.budget) << " does not hold " << to_text(why.asked) << " more ";
+  text << "spillway: ";
+  describe_budget(text, options.budget.value_or(why.budget), why.budget, options.granule);
+  text << " does not hold " << to_text(why.asked) << " more ";
   describe_op(text, current_frame());
-  text << ". Cannot leave: " << to_text(why.pinned) << " in use by running operators, " << to_text(why.held)
-       << " whose address left torch (numpy, data_ptr, DLPack), " << to_text(why.anonymous)
-       << " of workspace and memory no operator has shown, " << to_text(why.small) << " in tensors under "
-       << to_text(adapter.engine().options().smallest) << "; " << to_text(why.evictable)
-       << " could leave but found no room below (the host limit is reached, or the disk of the spill folder is full). " << to_text(why.free) << " are free, the longest piece "
-       << to_text(why.longest_free) << ". The largest working set of one operator so far (the floor) is "
+  text << ". ";
+  describe_what_is_in_the_way(text, why, options.smallest);
+  text << to_text(why.free) << " are free, the longest piece " << to_text(why.longest_free) << ". The largest working set of one operator so far (the floor) is "
        << to_text(stats.floor) << ". A budget of about " << to_text(enough) << " would do; a smaller batch needs less.";
   return text.str();
 }

@@ -74,7 +74,7 @@ std::unique_ptr<Adapter> start_on_cpu(const nlohmann::json& options) {
   engine.alignment = 64_B;
   if (engine.budget) engine.host_limit = bytes_option(options, "host_limit_bytes").value_or(0_B);
   engine.costs = host_costs(bytes_option(options, "host_limit_bytes").value_or(0_B) > 0_B);
-  if (engine.budget && *engine.budget < engine.granule) throw InputError("a budget of " + to_text(*engine.budget) + " is below the smallest possible, " + to_text(engine.granule));
+  if (engine.budget) refuse_below_smallest(*engine.budget, engine.granule);
   const std::string folder = text_option(options, "spill_dir").value_or("/var/tmp");
   const HostOptions host{.memory = {}, .host_memory = {}, .file_room = {}, .granule = kHostGranule, .poison = engine.poison,
                          .file = SpillFileOptions{.folder = folder}};
@@ -163,6 +163,7 @@ void restart(Adapter& adapter, const nlohmann::json& options) {
     adapter.engine().open_tiers(lower_tiers(options, adapter.options().where.is_cuda()));
     settled = options;
   }
+  adapter.engine().trust_nothing();  // ops ran unseen since disable()
   adapter.engine().set_policy(engine.policy, engine.leave, engine.plans);
   set_budget(adapter, engine.budget);
   adapter.engine().reset_stats();
@@ -213,7 +214,12 @@ void start(const nlohmann::json& options) {
   c10::impl::tls_set_dispatch_key_included(kKey, true);
 }
 
+void refuse_below_smallest(Bytes budget, Bytes granule) {
+  if (budget < granule) throw InputError("a budget of " + to_text(budget) + " is below the smallest possible, " + to_text(granule));
+}
+
 void set_budget(Adapter& adapter, std::optional<Bytes> budget) {
+  if (budget) refuse_below_smallest(*budget, adapter.engine().options().granule);
   if (adapter.engine().try_set_budget(budget)) return;
   throw InputError("a budget of " + to_text(*budget) + " is below what is allocated and cannot leave, " +
                    to_text(adapter.engine().stats().reserved) + ": free tensors first, or choose more");

@@ -8,6 +8,8 @@
 namespace spillway {
 
 void start(const nlohmann::json& options);
+// Memory is taken in granules: a budget below one is InputError.
+void refuse_below_smallest(Bytes budget, Bytes granule);
 // Throws InputError, and changes nothing, when what cannot leave is more.
 void set_budget(Adapter& adapter, std::optional<Bytes> budget);
 // Ends the trace, if one is written: what it holds is then whole.

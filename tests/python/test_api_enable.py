@@ -155,6 +155,16 @@ def test_when_off_the_others_say_so(call, monkeypatch):
         call()
 
 
+@pytest.mark.parametrize("thing, kind", [(3, "int"), ([torch.ones(1), "text"], "str"), ({"a": (None,)}, "NoneType"), (torch.nn.ReLU(), "ReLU")])
+@pytest.mark.parametrize("is_on", [True, False])
+def test_what_is_no_tensor_cannot_be_kept_resident(library, thing, kind, is_on):
+    if is_on:
+        spillway.enable("1GiB", device="cpu")
+    with pytest.raises(TypeError, match=f"^spillway.resident takes tensors, and lists, tuples and dicts of them, not {kind}$"):
+        spillway.resident(torch.ones(2), thing)
+    assert library.named("materialize") == []
+
+
 def test_statistics_outlive_the_job(library):
     spillway.enable("1GiB", device="cpu")
     spillway.step()

@@ -128,3 +128,82 @@ def test_a_second_enable_honours_what_it_can_and_refuses_the_rest(server, tmp_pa
     ]  # fmt: skip
     assert "it was 64.0 MiB and cannot become 32.0 MiB; start another process for that" in lines[1]
     assert lines[5] == "False"
+
+
+UNSEEN = """
+import torch, spillway
+from spillway import native
+torch.set_num_threads(1)
+WORDS = dict(budget="8MiB", device="cpu", policy=POLICY, min_evict=1)
+spillway.enable(**WORDS)
+written = torch.arange(1 << 18, dtype=torch.float32).sin()
+made = written.cos()
+native.load().evict_all()
+before = (written.sum().item(), made.sum().item())  # home again, the copies below still good
+spillway.disable()
+written.add_(1)  # nobody tells
+now = written.sum().item()
+spillway.enable(**WORDS)
+native.load().sweep(2)  # leaves by replay where it can
+torch.ones(3) + 1
+native.load().sweep(0)
+crowd = [torch.full((1 << 18,), float(i)) for i in range(16)]
+print(written.sum().item() == now != before[0], made.sum().item() == before[1])
+"""
+
+
+@pytest.mark.parametrize("policy", ["lru", "dtr"])
+def test_what_was_written_while_off_is_what_leaves_after_a_second_enable(server, tmp_path, policy):
+    done = server.execute(UNSEEN.replace("POLICY", repr(policy)), tmp_path)
+
+    assert done.stdout == "True True\n", done.stdout + done.stderr
+
+
+LATE = """
+import spillway, torch
+from torch import nn
+model = nn.Linear(1024, 1024, bias=False)
+view = model.weight[:10]
+for budget in ("3MiB", "4MiB"):
+    try:
+        spillway.enable(budget, device="cpu")
+    except ValueError as error:
+        print(error)
+print(spillway.is_enabled(), torch.ones(5).sum().item())
+"""
+
+
+def test_a_budget_below_the_tensors_made_before_is_refused_and_nothing_is_changed(server, tmp_path):
+    done = server.execute(LATE, tmp_path)
+
+    said = "a budget of 3.00 MiB is below what is allocated already: tensors made before hold 4.00 MiB; free them first, or choose more"
+    assert done.stdout.splitlines() == [said, "True 5.0"], done.stdout + done.stderr
+
+
+SMALL = """
+import spillway, torch
+spillway.enable("100KiB", device="cpu")
+for budget in ("32KiB", "150KiB"):
+    try:
+        spillway.set_budget(budget)
+    except ValueError as error:
+        print(error)
+for make in (lambda: torch.empty(1 << 16), lambda: torch.ones(3).expand(1 << 14, 3).contiguous()):
+    try:
+        make()
+    except torch.OutOfMemoryError as error:
+        print(str(error).partition(". ")[0])
+        assert "0 B" not in str(error).partition("are free")[0], error
+        assert "could leave" not in str(error), error
+"""
+
+
+def test_a_budget_is_cut_to_whole_pieces_and_running_out_says_so(server, tmp_path):
+    done = server.execute(SMALL, tmp_path)
+
+    budget = "spillway: the budget of 150 KiB (128 KiB of it ours to place, in pieces of 64.0 KiB) does not hold"
+    assert done.stdout.splitlines() == [
+        "a budget of 32.0 KiB is below the smallest possible, 64.0 KiB",
+        f"{budget} 256 KiB more for a new tensor (as torch.empty, torch.randn or torch.load make them, or a library for itself)",
+        f"{budget} 192 KiB more in aten::clone, which reads 12 B of inputs",
+    ], done.stdout + done.stderr

@@ -13,6 +13,7 @@
 #include "torch/cuda/native_source.h"
 #include "torch/cuda/op_cost.h"
 #include "torch/host_room.h"
+#include "torch/start.h"
 
 namespace spillway {
 
@@ -72,9 +73,7 @@ MoverOptions card_tiers(std::optional<Bytes> host_limit, bool has_folder) {
 void start_on_cuda(EngineOptions engine, const CudaStart& start) {
   const bool large = !engine.budget || *engine.budget >= kLargeBudget;
   engine.granule = large ? kLargeGranule : kSmallGranule;
-  if (engine.budget && *engine.budget < engine.granule) {
-    throw InputError("a budget of " + to_text(*engine.budget) + " is below the smallest possible, " + to_text(engine.granule));
-  }
+  if (engine.budget) refuse_below_smallest(*engine.budget, engine.granule);
   engine.address_space = kCardSpace;
   engine.move_nanos_per_byte = kMoveNanosPerByte;
   engine.costs = kCardCosts;

@@ -273,6 +273,18 @@ TEST_F(EngineTest, WhatIsLentForgetsItsCopyBelow) {
   EXPECT_TRUE(holds(first, 512_KiB, 9));
 }
 
+TEST_F(EngineTest, AfterATimeUnseenNoCopyBelowIsGood) {
+  Storage& first = make(512_KiB, 1);
+  make(512_KiB, 2);
+  make(512_KiB, 3);
+  use(first);
+  std::memset(first.data, 9, static_cast<std::size_t>((512_KiB).count));
+  engine.trust_nothing();
+  engine.evict_all(Leave::move);
+  use(first);
+  EXPECT_TRUE(holds(first, 512_KiB, 9));
+}
+
 // What was made before or during a loan is never rebuilt from bytes that may have changed in it; what is made after is.
 TEST_F(EngineTest, ALoanMakesAnotherIngredientOfAStorage) {
   Storage& source = make(64_KiB, 1);
