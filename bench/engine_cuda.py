@@ -117,7 +117,7 @@ def plan_facts(before, after):
     return {"predicted": round(plan["step_seconds"] / plan["plain_step_seconds"] - 1, 4),
             "planned_steps": after["planned_steps"] - before["planned_steps"],
             "surprises": after["plan_surprises"] - before["plan_surprises"],
-            "remaps": after["remaps"] - before["remaps"],
+            **{key: after[key] - before[key] for key in ("remaps", "placed_steps", "misplaced_blocks")},
             "plan": {key: round(value, 5) if "seconds" in key else round(value / GIB, 3) for key, value in plan.items()}}
 
 

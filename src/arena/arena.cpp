@@ -41,7 +41,7 @@ PoolOptions in_whole_granules(PoolOptions options) {
 }  // namespace
 
 Arena::Arena(Device& device, Tier tier, const PoolOptions& options)
-    : device_(device), tier_(tier), pool_(in_whole_granules(options)) {
+    : device_(device), tier_(tier), placed_from_(options.placed_from), pool_(in_whole_granules(options)) {
   SPILLWAY_ENSURE(options.granule % device.facts().granule == Bytes{}, "the pool commits in the device's granules");
   device_.reserve(tier_, in_whole_granules(options).address_space);
 }
@@ -72,6 +72,37 @@ std::optional<Block> Arena::try_allocate(Bytes size, StreamId on) {
   }
   wait_for_all(waits, [&](Tick tick) { wait(on, tick); });
   return block;
+}
+
+std::optional<Block> Arena::try_allocate_at(Range range, StreamId on) {
+  std::vector<Tick> waits;
+  std::optional<Block> block;
+  {
+    const std::lock_guard lock(mutex_);
+    note_stream(on);
+    const auto lacking = pool_.lacking(range);
+    if (!lacking || !fill_in(*lacking)) return std::nullopt;
+    const std::optional<Grant> grant = pool_.try_allocate_at(range, on);
+    if (!grant) return std::nullopt;
+    waits.assign(grant->waits.begin(), grant->waits.end());
+    block = Block{grant->chunk, grant->range};
+  }
+  wait_for_all(waits, [&](Tick tick) { wait(on, tick); });
+  return block;
+}
+
+// Memory behind ranges that have none; false, and some of them may have it, when there is not enough.
+bool Arena::fill_in(const std::vector<Range>& lacking) {
+  Bytes more;
+  for (const Range range : lacking) more += range.length();
+  if (more == Bytes{}) return true;
+  if (pool_.reserved() + more > pool_.limit()) trim_below(placed_from_);
+  if (pool_.reserved() + more > pool_.limit()) return false;
+  for (const Range range : lacking) {
+    if (!commit(range)) return false;
+    pool_.apply_remap({.decommit = {}, .commit = range, .wait_for = {}});
+  }
+  return true;
 }
 
 std::optional<Block> Arena::take(Bytes size, StreamId on, std::vector<Tick>& waits) {
@@ -180,11 +211,15 @@ Bytes Arena::trim(bool wait) {
     for (const Tick tick : pending()) device_.synchronize(tick);
   }
   const std::lock_guard lock(mutex_);
+  return trim_below({INT64_MAX});
+}
+
+Bytes Arena::trim_below(Bytes address) {
   if (learn_done()) {
     for (const Tick tick : seen_done_) pool_.note_done(tick);
   }
   Bytes given;
-  for (const Range range : pool_.trim()) {
+  for (const Range range : pool_.trim(address)) {
     device_.decommit(tier_, range);
     given += range.length();
   }

@@ -31,6 +31,10 @@ class Arena final : public BlockSource {
   // waits only for that move, and only when the granules to move are still in use.
   [[nodiscard]] std::optional<Block> try_allocate(Bytes size, StreamId on) override;
 
+  // In the pool's placed part. Free memory elsewhere gives way to it where it is not in use any more.
+  [[nodiscard]] std::optional<Block> try_allocate_at(Range range, StreamId on) override;
+  [[nodiscard]] Bytes placed_from() const override { return placed_from_; }
+
   // `last_uses`: as for Pool::free. No tick: the block was never touched.
   void free(const Block& block, std::span<const Tick> last_uses) override;
   void free(const Block& block, Tick last_use) { free(block, std::span(&last_use, 1)); }
@@ -62,6 +66,8 @@ class Arena final : public BlockSource {
   std::optional<Block> take(Bytes size, StreamId on, std::vector<Tick>& waits);
   std::optional<Block> take_without_growth(Bytes size, StreamId on, std::vector<Tick>& waits);
   bool carry_out(const Remap& remap);
+  bool fill_in(const std::vector<Range>& lacking);
+  Bytes trim_below(Bytes address);
   bool commit(Range range);
   bool learn_done();
   template <class Wait>
@@ -71,6 +77,7 @@ class Arena final : public BlockSource {
 
   Device& device_;
   const Tier tier_;
+  const Bytes placed_from_;
   std::atomic<std::int64_t> waited_ = 0, remaps_ = 0;
   std::atomic<std::uint64_t> commits_ = 0;
   mutable std::mutex mutex_;  // guards what is below

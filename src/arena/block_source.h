@@ -30,6 +30,10 @@ class BlockSource {
 
   // Empty when nothing fits; whom to evict is the caller's decision.
   [[nodiscard]] virtual std::optional<Block> try_allocate(Bytes size, StreamId on) = 0;
+  // The same at a chosen place, for sources that have places to choose; empty when it is not free.
+  [[nodiscard]] virtual std::optional<Block> try_allocate_at(Range /*range*/, StreamId /*on*/) { return std::nullopt; }
+  // Where the places to choose begin. 0: there are none.
+  [[nodiscard]] virtual Bytes placed_from() const { return {}; }
   virtual void free(const Block& block, std::span<const Tick> last_uses) = 0;
   // Makes the stream wait, and remembers it, so that blocks pass between the two without another wait.
   virtual void wait(StreamId waiter, Tick tick) = 0;

@@ -12,10 +12,15 @@
 namespace spillway {
 
 struct Course {
-  // A record outlives its storage; the number tells whether it is still the same one's.
+  // A record outlives its storage, and may have been home since: the numbers tell.
   struct Gone {
     Record* record = nullptr;
     StorageId id;
+    std::uint32_t departure = 0;
+
+    [[nodiscard]] bool is_still_away() const {
+      return record != nullptr && record->id == id && record->departures == departure && record->residence == Residence::away;
+    }
   };
 
   std::shared_ptr<const Script> script;  // null: nothing to follow

@@ -18,7 +18,12 @@ std::uint64_t bit(StreamId stream) { return std::uint64_t{1} << (stream.index & 
 
 PoolOptions device_pool(const EngineOptions& options) {
   const Bytes whole = round_down(options.budget.value_or(options.address_space), options.granule);
-  return {.address_space = options.address_space, .limit = whole, .granule = options.granule, .alignment = options.alignment};
+  // Half of the addresses are for blocks that have a place of their own.
+  return {.address_space = options.address_space,
+          .limit = whole,
+          .granule = options.granule,
+          .alignment = options.alignment,
+          .placed_from = round_up(options.address_space / 2, options.granule)};
 }
 
 }  // namespace
@@ -51,13 +56,31 @@ Engine::~Engine() {
 std::optional<Block> Engine::take(Bytes size, StreamId on, Lock& lock) {
   const Nanos waited = tape_.on() ? arena_.waited() : 0_ns;
   for (;;) {
-    if (auto block = arena_.try_allocate(size, on)) {
-      if (commits_ != arena_.commits()) note_reserved();
+    if (auto block = try_take(size, on)) {
       if (tape_.on()) trace_room_wait(arena_.waited() - waited);
       return block;
     }
     if (size > arena_.limit() || !make_room(size, lock)) return std::nullopt;  // for what can never fit nobody leaves
   }
+}
+
+std::optional<Block> Engine::try_take(Bytes size, StreamId on) {
+  const Bytes whole = round_up(size, options_.alignment);
+  std::optional<Block> block;
+  auto place = layout_.find_place(whole);
+  if (place) block = arena_.try_allocate_at({place->offset, place->offset + whole}, on);
+  if (!block) {
+    place.reset();
+    block = arena_.try_allocate(size, on);
+  }
+  if (commits_ != arena_.commits()) note_reserved();
+  if (block) layout_.took(block->chunk, whole, place);
+  return block;
+}
+
+void Engine::free_block(const Block& block, std::span<const Tick> last_uses, bool way_out) {
+  layout_.freed(block.chunk, way_out);
+  arena_.free(block, last_uses);
 }
 
 void Engine::trace_room_wait(Nanos took) {
@@ -85,6 +108,7 @@ void Engine::settle(Record& record, const Block& block) {
   table_.insert(record.data, &record);
   if (by_chunk_.size() <= block.chunk.index) by_chunk_.resize(block.chunk.index + 1, nullptr);
   by_chunk_[block.chunk.index] = &record;
+  layout_.resume(block.chunk, std::exchange(record.suspended, {}));
   count(record, +1);
 }
 
@@ -110,7 +134,7 @@ void Engine::count(const Record& record, int sign) {
   const Bytes bytes = record.block.range.length() * sign;
   live_ += bytes;
   peak_live_ = std::max(peak_live_, live_);
-  mark_peak_ = std::max(mark_peak_, live_);
+  mark_peak_ = std::max(mark_peak_, whole());
   if (rebuilding_ == 0) stats_.plain_peak = std::max(stats_.plain_peak, live_ + absent_);
   recent_.live = std::max(recent_.live, live_);
   if ((record.owner != nullptr || record.orphan) && !record.exposed() && record.size >= options_.smallest) evictable_ += bytes;
@@ -174,7 +198,7 @@ bool Engine::free(void* data) {
   const auto& uses = last_uses(*record);
   give_back(*record);
   if (record->owner != nullptr) owner_.disown(*record);
-  arena_.free(block, uses);
+  free_block(block, uses);
   forget_copy(*record);
   bury(record);
   changed_.notify_all();
@@ -185,6 +209,7 @@ void Engine::died(Record* record) {
   const Lock lock(mutex_);
   note_absent(*record, -1);
   recorder_.death(*record);
+  layout_.ended(std::exchange(record->suspended, {}), /*way_out=*/false);
   const bool stays = record->dependents > 0 && record->residence != Residence::dropped;  // as an orphan
   if (tape_.on() && !stays) tape_.death(*record);
   owner_.disown(*record);
@@ -320,7 +345,7 @@ void Engine::dispose(Record* orphan) {
     const Block block = orphan->block;
     const auto& uses = last_uses(*orphan);
     give_back(*orphan);
-    arena_.free(block, uses);
+    free_block(block, uses);
   }
   away_.erase(orphan);
   forget_copy(*orphan);
@@ -383,12 +408,12 @@ Shortage Engine::shortage(Bytes asked) const {
 // --- control --------------------------------------------------------------------------------------------------------
 
 void Engine::end_step(const std::vector<Nanos>& durations) {
-  const Lock lock(mutex_);
+  Lock lock(mutex_);
   ++stats_.steps;
   ++step_;
   if (tape_.on()) tape_.end_step();
   forget_old_recipes();
-  steer_end_step(durations);
+  steer_end_step(durations, lock);
 }
 
 void Engine::set_policy(ReactivePolicy policy, Leave leave, bool plans) {

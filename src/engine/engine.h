@@ -24,6 +24,7 @@
 #include "arena/arena.h"
 #include "device/device.h"
 #include "engine/course.h"
+#include "engine/layout.h"
 #include "engine/planner.h"
 #include "engine/policy.h"
 #include "engine/recipe.h"
@@ -106,6 +107,8 @@ struct EngineStats {
   std::int64_t remaps = 0;         // free memory put together, because bytes sufficed and no hole did
   std::int64_t planned_steps = 0;  // gone by a plan from the first op to the last
   std::int64_t surprises = 0;      // room that had to be made in them beside the plan
+  std::int64_t placed_steps = 0;   // of the planned steps, those whose blocks had places
+  std::int64_t misplaced = 0;      // blocks in them that did not get one
   std::optional<Prediction> predicted;  // of the plan that is followed now
 };
 
@@ -159,7 +162,7 @@ class Engine {
   void note_outside_write(Record* record, Lock& lock);
   // Starts the count of what one op allocates; `note_op` ends it and raises the floor.
   [[nodiscard]] std::uint64_t begin_op() {
-    mark_peak_ = live_;
+    mark_peak_ = whole();
     cannot_leave_ = live_ - evictable_;
     return clock_;
   }
@@ -249,17 +252,22 @@ class Engine {
   template <class Visit>
   void for_each_resident(Visit visit) const { table_.for_each(visit); }
   [[nodiscard]] Shortage shortage(Bytes asked) const;  // with the lock
-  [[nodiscard]] Bytes live() const { return live_; }   // with the lock
+  // With the lock: of everything that lives, wherever its bytes are. What leaves or comes back changes nothing.
+  [[nodiscard]] Bytes whole() const { return live_ + absent_; }
   [[nodiscard]] const EngineOptions& options() const { return options_; }
   [[nodiscard]] StreamId compute() const { return compute_; }
 
  private:
   [[nodiscard]] std::optional<Block> take(Bytes size, StreamId on, Lock& lock);
+  // Beside nobody's leaving: in its place, or anywhere.
+  [[nodiscard]] std::optional<Block> try_take(Bytes size, StreamId on);
+  void free_block(const Block& block, std::span<const Tick> last_uses, bool way_out = false);
   [[nodiscard]] bool make_room(Bytes size, Lock& lock);
   [[nodiscard]] std::vector<Record*> pick_victims(Bytes size) const;
   void evict_all(Leave leave, Lock& lock);
-  [[nodiscard]] bool evict(Record* victim, Leave leave, Lock& lock);
-  [[nodiscard]] bool let_go(Record& record, Leave leave);
+  enum class Why : std::uint8_t { room, script };
+  [[nodiscard]] bool evict(Record* victim, Leave leave, Lock& lock, Why why = Why::room);
+  [[nodiscard]] bool let_go(Record& record, Leave leave, Why why);
   [[nodiscard]] bool move_out(Record& record);
   [[nodiscard]] StallTimes lower_waits() const;
   void trace_lower_waits(const StallTimes& before);
@@ -284,10 +292,14 @@ class Engine {
   void start_due(Bytes need, Lock& lock);
   [[nodiscard]] bool try_prefetch(Record* record, Lock& lock);
   [[nodiscard]] static Record* find_part(const Leaving& leaving, std::span<const Use> uses, std::span<Record* const> outputs);
-  void steer_end_step(const std::vector<Nanos>& durations);
+  void steer_end_step(const std::vector<Nanos>& durations, Lock& lock);
   void begin_recording();
   void start_planning(bool anew);
-  void plan_with_more_slack();
+  void plan_with_more_slack(std::int64_t more);
+  void settle_layout(bool followed, Lock& lock);
+  void adopt_places(std::shared_ptr<const Places> places, Lock& lock);
+  void move_house(Lock& lock);
+  void bring_back(std::span<Record* const> records, bool& all, Lock& lock);
   void forget_plans();
   void before_write(Record* record, Lock& lock);
   void turn_drops_into_moves(std::span<const Use> uses, Lock& lock);
@@ -353,6 +365,8 @@ class Engine {
   std::shared_ptr<const RecordedSteps> recorded_;
   Planner planner_;
   Course course_;
+  Layout layout_;
+  int placed_steps_ = 0;  // by the places in use, from the first op to the last
   std::int64_t slack_ = 0;  // percent of the budget that plans leave free
 };
 

@@ -65,14 +65,14 @@ bool Engine::make_room(Bytes size, Lock& lock) {
 }
 
 // See Note [Promote outside the lock].
-bool Engine::evict(Record* victim, Leave leave, Lock& lock) {
-  if (victim->orphan) return let_go(*victim, leave);
+bool Engine::evict(Record* victim, Leave leave, Lock& lock, Why why) {
+  if (victim->orphan) return let_go(*victim, leave, why);
   void* weak = owner_.weak(*victim);
   lock.unlock();
   void* held = owner_.hold(weak);
   lock.lock();
   bool left = held == nullptr;  // it died meanwhile: its memory is free or about to be
-  if (held != nullptr && may_leave(*victim)) left = owner_.may_detach(*victim) && let_go(*victim, leave);
+  if (held != nullptr && may_leave(*victim)) left = owner_.may_detach(*victim) && let_go(*victim, leave, why);
   if (held != nullptr) {
     lock.unlock();
     owner_.unhold(held);
@@ -114,7 +114,7 @@ Tick Engine::poison(const Record& record, std::span<const Tick> uses) {
   return device_.record(compute_);
 }
 
-bool Engine::let_go(Record& record, Leave leave) {
+bool Engine::let_go(Record& record, Leave leave, Why why) {
   const bool clean = record.copy.has_value();
   const bool droppable = leave != Leave::move && !record.copy && may_drop(record);
   const double move = static_cast<double>(record.size.count) * options_.move_nanos_per_byte;
@@ -131,8 +131,10 @@ bool Engine::let_go(Record& record, Leave leave) {
   give_back(record);
   note_absent(record, +1);
   record.streams = 0;
-  arena_.free(block, uses);
+  if (why == Why::room) record.suspended = layout_.suspend(block.chunk);
+  free_block(block, uses, /*way_out=*/!drop && !clean);
   ++stats_.evictions;
+  ++record.departures;
   tight_.store(true, std::memory_order_relaxed);
   if (tape_.on()) {
     const auto copy = drop || clean ? std::nullopt : std::optional(CopySpan{record.copy->began, record.copy->written});
@@ -211,16 +213,9 @@ void Engine::evict_all(Leave leave, Lock& lock) {
   for (Record* record : all) unref(record);
 }
 
-bool Engine::bring_all_home() {
-  Lock lock(mutex_);
-  std::vector<Record*> out(dropped_.begin(), dropped_.end());
-  out.insert(out.end(), away_.begin(), away_.end());
-  // Pinned until all are there, those at home as well: nobody may leave for another.
-  std::vector<Record*> all_records = out;
-  table_.for_each([&](Record* record) { all_records.push_back(record); });
-  for (Record* record : all_records) ++record->pins;
-  bool all = true;
-  for (Record* record : out) {
+// Those that live and are away or dropped; `all` becomes false when one does not fit.
+void Engine::bring_back(std::span<Record* const> records, bool& all, Lock& lock) {
+  for (Record* record : records) {
     if (record->orphan || (record->residence != Residence::away && record->residence != Residence::dropped)) continue;
     void* weak = owner_.weak(*record);
     lock.unlock();
@@ -231,6 +226,18 @@ bool Engine::bring_all_home() {
     if (held != nullptr) owner_.unhold(held);
     lock.lock();
   }
+}
+
+bool Engine::bring_all_home() {
+  Lock lock(mutex_);
+  std::vector<Record*> out(dropped_.begin(), dropped_.end());
+  out.insert(out.end(), away_.begin(), away_.end());
+  // Pinned until all are there, those at home as well: nobody may leave for another.
+  std::vector<Record*> all_records = out;
+  table_.for_each([&](Record* record) { all_records.push_back(record); });
+  for (Record* record : all_records) ++record->pins;
+  bool all = true;
+  bring_back(out, all, lock);
   mover_.drain();  // whoever reads from now on does it without asking
   for (Record* record : all_records) unpin(record);
   return all;

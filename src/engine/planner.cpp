@@ -100,10 +100,10 @@ void Planner::work(const PlanTask& task, Plan& plan) {
     if (!is_better(found.predicted, plan.predicted)) return;
     const bool worth = is_worth(found.predicted, plan.predicted);
     plan = std::move(found);
-    if (worth) publish(std::make_shared<Script>(*task.steps, step, plan));
+    if (worth) publish(std::make_shared<Script>(*task.steps, step, plan, task.budget));
   };
   plan = plan_hybrid(request, plan);
-  publish(std::make_shared<Script>(*task.steps, step, plan));
+  publish(std::make_shared<Script>(*task.steps, step, plan, task.budget));
   if (plan.gaps.empty()) return;
   if (!is_stale()) offer(plan_step_by_step(request));
   for (int round = 0; round < kRounds && !is_stale(); ++round) {

@@ -19,6 +19,7 @@
 #include "arena/arena.h"
 #include "base/tick.h"
 #include "base/units.h"
+#include "engine/layout.h"
 #include "engine/recipe.h"
 #include "swap/mover.h"
 
@@ -48,6 +49,7 @@ struct Record {
   std::uint32_t refs = 0;        // recipes and running evictions that name this record
   std::uint32_t dependents = 0;  // dropped records whose recipes need these bytes
   std::uint32_t epoch = 0;       // raised by every write
+  std::uint32_t departures = 0;  // how often it left
   std::uint64_t streams = 0;     // bit per stream that used the block since it was granted
   std::uint64_t last_use = 0;    // the engine's op counter
   std::uint64_t born = 0;
@@ -56,6 +58,7 @@ struct Record {
   std::uint64_t unwilling = 0;   // the op counter + 1 at which its storage would not let go of it
   std::optional<Tick> arrival;   // its way in; streams in `arrived_on` already wait for it
   std::uint64_t arrived_on = 0;
+  Layout::Name suspended;        // its block in the layout, while it is away beside the script
   std::optional<LowerCopy> copy; // its bytes in a lower tier; while resident: a clean copy
   std::vector<Recipe*> recipes;     // every op that wrote it since its birth, in order; empty: it can only move
   std::vector<Record*> leaves;      // while dropped: the living records it will be rebuilt from

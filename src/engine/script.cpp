@@ -33,7 +33,11 @@ std::vector<const Op*> ops_of(const Trace& trace, StepIndex step) {
 
 }  // namespace
 
-Script::Script(const RecordedSteps& steps, const Liveness& step, const Plan& plan) : keys_(steps.keys), predicted_(plan.predicted) {
+Script::Script(const RecordedSteps& steps, const Liveness& step, const Plan& plan, Bytes budget)
+    : keys_(steps.keys),
+      budget_(budget),
+      starts_(step.starts().begin(), step.starts().end()),
+      predicted_(plan.predicted) {
   const std::vector<const Op*> ops = ops_of(steps.trace, StepRecorder::kStep);
   leavings_.resize(ops.size());
   fetches_.resize(ops.size());

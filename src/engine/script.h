@@ -24,7 +24,7 @@ struct Leaving {
 
 class Script {
  public:
-  Script(const RecordedSteps& steps, const Liveness& step, const Plan& plan);
+  Script(const RecordedSteps& steps, const Liveness& step, const Plan& plan, Bytes budget);
 
   [[nodiscard]] std::size_t op_count() const { return keys_.size(); }
   [[nodiscard]] std::uint32_t gap_count() const { return gap_count_; }
@@ -33,6 +33,10 @@ class Script {
   [[nodiscard]] Bytes need(std::size_t op) const { return needs_[op]; }
   [[nodiscard]] std::span<const Leaving> leavings(std::size_t op) const { return leavings_[op]; }
   [[nodiscard]] std::span<const std::uint32_t> fetches(std::size_t op) const { return fetches_[op]; }
+  // What was planned for.
+  [[nodiscard]] Bytes budget() const { return budget_; }
+  // When ops begin if nothing waits, and the step's end.
+  [[nodiscard]] const std::vector<Nanos>& starts() const { return starts_; }
   [[nodiscard]] const Prediction& predicted() const { return predicted_; }
 
  private:
@@ -40,6 +44,8 @@ class Script {
   std::vector<Bytes> needs_;
   std::vector<std::vector<Leaving>> leavings_;
   std::vector<std::vector<std::uint32_t>> fetches_;
+  Bytes budget_;
+  std::vector<Nanos> starts_;
   std::uint32_t gap_count_ = 0;
   Prediction predicted_;
 };

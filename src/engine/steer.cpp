@@ -3,6 +3,7 @@
 // A plan is advice. A step that goes another way is left to the reactive evictor from there on, and so is memory that runs
 // short in spite of the plan.
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "engine/engine.h"
@@ -13,7 +14,8 @@ namespace {
 
 constexpr int kMostMissed = 3;       // steps off course before the run is recorded anew
 constexpr std::int64_t kSlackParts = 100;  // of the budget: holes between storages, and what is not planned
-constexpr std::int64_t kFirstSlack = 2, kMostSlack = 12;
+constexpr int kSettlingSteps = 2;    // until blocks taken before there were places are gone
+constexpr std::int64_t kFirstSlack = 2, kMostSlack = 25;
 
 }  // namespace
 
@@ -22,9 +24,11 @@ void Engine::steer_before(std::uint64_t key, Lock& lock) {
   const Script& script = *course_.script;
   if (course_.next == script.op_count() || script.key(course_.next) != key) {
     course_.on = false;
+    layout_.leave_course();
     return;
   }
   const std::size_t op = course_.next++;
+  layout_.begin_op(static_cast<std::uint32_t>(op));
   for (const std::uint32_t gap : script.fetches(op)) course_.due.push_back(gap);
   if (!course_.due.empty()) start_due(script.need(op), lock);
 }
@@ -33,8 +37,8 @@ void Engine::steer_before(std::uint64_t key, Lock& lock) {
 void Engine::start_due(Bytes need, Lock& lock) {
   while (!course_.due.empty()) {
     const Course::Gone gone = course_.gone[course_.due.front()];
-    if (gone.record != nullptr && gone.record->id == gone.id && gone.record->residence == Residence::away) {
-      if (live_ + gone.record->size + need > arena_.limit() || !try_prefetch(gone.record, lock)) return;
+    if (gone.is_still_away()) {
+      if (live_ + gone.record->size + need > course_.script->budget() || !try_prefetch(gone.record, lock)) return;
     }
     if (!course_.due.empty()) course_.due.pop_front();
   }
@@ -43,9 +47,8 @@ void Engine::start_due(Bytes need, Lock& lock) {
 // False when no hole is large enough. See Note [Promote outside the lock].
 bool Engine::try_prefetch(Record* record, Lock& lock) {
   if (record->orphan) return true;
-  const auto block = arena_.try_allocate(record->size, mover_.in_stream());
+  const auto block = try_take(record->size, mover_.in_stream());
   if (!block) return false;
-  if (commits_ != arena_.commits()) note_reserved();
   record->residence = Residence::arriving;
   ++record->refs;
   void* weak = owner_.weak(*record);
@@ -53,7 +56,7 @@ bool Engine::try_prefetch(Record* record, Lock& lock) {
   void* held = owner_.hold(weak);
   lock.lock();
   if (held != nullptr) arrive(*record, *block);
-  else arena_.free(*block, {});
+  else free_block(*block, {});
   if (held == nullptr && record->residence == Residence::arriving) record->residence = Residence::away;
   changed_.notify_all();
   if (held != nullptr) {
@@ -72,7 +75,9 @@ void Engine::steer_after(std::span<const Use> uses, std::span<Record* const> out
   std::vector<std::pair<Record*, const Leaving*>> found;
   for (const Leaving& leaving : leavings) {
     Record* record = find_part(leaving, uses, outputs);
-    if (record == nullptr || !may_leave(*record)) continue;
+    if (record == nullptr) continue;
+    layout_.ended(std::exchange(record->suspended, {}), /*way_out=*/leaving.remedy == Remedy::move);
+    if (!may_leave(*record)) continue;
     ++record->refs;
     found.emplace_back(record, &leaving);
   }
@@ -80,8 +85,8 @@ void Engine::steer_after(std::span<const Use> uses, std::span<Record* const> out
   for (const auto& [record, leaving] : found) {
     const StorageId id = record->id;
     const bool drop = leaving->remedy == Remedy::drop;
-    if (may_leave(*record) && evict(record, drop ? Leave::replay : Leave::move, lock) && course_.script == script) {
-      course_.gone[leaving->gap] = {record, id};
+    if (may_leave(*record) && evict(record, drop ? Leave::replay : Leave::move, lock, Why::script) && course_.script == script) {
+      course_.gone[leaving->gap] = {record, id, record->departures};
     }
     unref(record);
   }
@@ -101,15 +106,15 @@ void Engine::note_step_op(const OpNote& note, std::uint64_t key) {
   recorder_.op(note, key);
 }
 
-void Engine::steer_end_step(const std::vector<Nanos>& durations) {
+void Engine::steer_end_step(const std::vector<Nanos>& durations, Lock& lock) {
   if (!plans()) return;
   if (course_.script) {
     const bool followed = course_.on && course_.next == course_.script->op_count();
     course_.missed = followed ? 0 : course_.missed + 1;
     stats_.planned_steps += followed ? 1 : 0;
     stats_.surprises += course_.surprises;
+    settle_layout(followed, lock);
     if (course_.missed >= kMostMissed) course_.set(nullptr);
-    else if (followed && course_.surprises > 0) plan_with_more_slack();
   }
   if (recorder_.end_step()) {
     recorded_ = std::make_shared<const RecordedSteps>(recorder_.take(durations));
@@ -121,8 +126,10 @@ void Engine::steer_end_step(const std::vector<Nanos>& durations) {
   if (auto script = planner_.take()) {
     tape_.plan(arena_.limit(), script->predicted());
     course_.set(std::move(script));
+    layout_.forget();
   }
   course_.begin_step();
+  layout_.begin_step(course_.on);
 }
 
 void Engine::begin_recording() {
@@ -140,11 +147,59 @@ void Engine::start_planning(bool anew) {
   planner_.start({.steps = recorded_, .costs = options_.costs, .budget = budget, .anew = anew});
 }
 
-// The plan fits by bytes and yet somebody had to leave unasked: holes, or memory nobody planned for.
-void Engine::plan_with_more_slack() {
+// The plan fits by bytes and yet somebody had to leave unasked, or blocks do not fit beside each other: memory nobody
+// planned for.
+void Engine::plan_with_more_slack(std::int64_t more) {
   if (slack_ >= kMostSlack || planner_.busy() || !recorded_) return;
-  ++slack_;
+  slack_ = std::min(slack_ + more, kMostSlack);
   start_planning(/*anew=*/false);
+}
+
+// Steps by a new script tell where their blocks could be; those after go by that.
+void Engine::settle_layout(bool followed, Lock& lock) {
+  const bool tells = layout_.end_step(followed);
+  placed_steps_ = followed && layout_.is_placed() ? placed_steps_ + 1 : 0;
+  if (placed_steps_ > 0) ++stats_.placed_steps, stats_.misplaced += layout_.misses();
+  if (auto places = layout_.take_places()) return adopt_places(std::move(places), lock);
+  if (!followed) return;
+  const bool steady = placed_steps_ >= kSettlingSteps || arena_.placed_from() == 0_B;
+  if (steady && course_.surprises > 0) return plan_with_more_slack(1);
+  const bool wanted = !layout_.is_placed() || (steady && layout_.misses() > 0);
+  if (!tells || !wanted || layout_.is_placing() || planner_.busy() || arena_.placed_from() == 0_B) return;
+  layout_.start_placing({.starts = course_.script->starts(),
+                         .out_nanos_per_byte = options_.costs.out_nanos_per_byte,
+                         .from = arena_.placed_from(),
+                         .limit = arena_.limit(),
+                         .live = live_});
+}
+
+void Engine::adopt_places(std::shared_ptr<const Places> places, Lock& lock) {
+  if (!places->fits()) {
+    const Bytes over = places->top - places->room;
+    return plan_with_more_slack(1 + over.count * kSlackParts / arena_.limit().count);
+  }
+  if (!layout_.is_placed()) move_house(lock);
+  placed_steps_ = 0;
+  layout_.use(std::move(places));
+}
+
+// Whoever is at home packs up, and comes back side by side: memory for the places comes free in whole granules.
+void Engine::move_house(Lock& lock) {
+  std::vector<Record*> all;
+  table_.for_each([&](Record* record) {
+    if (may_leave(*record)) all.push_back(record);
+  });
+  std::ranges::sort(all, {}, [](const Record* record) { return record->data; });
+  for (Record* record : all) ++record->refs;
+  for (Record* record : all) {
+    if (may_leave(*record)) (void)evict(record, Leave::move, lock);
+  }
+  lock.unlock();
+  arena_.trim(/*wait=*/true);
+  lock.lock();
+  bool fits = true;
+  bring_back(all, fits, lock);
+  for (Record* record : all) unref(record);
 }
 
 // What was planned holds no longer.
@@ -154,6 +209,8 @@ void Engine::forget_plans() {
   recorded_.reset();
   course_.set(nullptr);
   course_.begin_step();
+  layout_.forget();
+  layout_.begin_step(false);
 }
 
 }  // namespace spillway

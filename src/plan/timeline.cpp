@@ -107,7 +107,7 @@ void Timeline::start_fetches() {
     const GapPlace gap = waiting_.front();
     const Gap& over = problem_.gaps()[gap];
     const StoragePlace storage = over.end < step_.op_count() || at_ >= over.begin ? over.storage : step_.storages()[over.storage].next;
-    if (state_[storage] == State::away) {
+    if (state_[storage] == State::away && gap_of_[storage] == gap) {  // not home and away again meanwhile
       const LiveOp& now = step_.ops()[at_];
       if (live_ + size(storage) + std::max(now.transient, now.made) > problem_.budget()) return;
       start_fetch(gap);

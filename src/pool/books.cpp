@@ -37,7 +37,8 @@ std::optional<Grant> Pool::Books::try_allocate(Bytes size, StreamId on) {
   if (size <= options.address_space) {
     const Bytes slot = slabs.slot_for(size);
     if (slot > Bytes{}) taken = take_slot(slot, on);
-    if (!taken) taken = take_chunk(round_up(size, options.alignment), on);
+    if (!taken) taken = take_chunk(Where::open, round_up(size, options.alignment), on);
+    if (!taken && options.placed_from > Bytes{}) taken = take_chunk(Where::placed, round_up(size, options.alignment), on);
   }
   if (!taken) {
     ++refusals;
@@ -46,31 +47,31 @@ std::optional<Grant> Pool::Books::try_allocate(Bytes size, StreamId on) {
   return grant(*taken, on);
 }
 
-std::optional<Pool::Books::Taken> Pool::Books::take_chunk(Bytes size, StreamId on) {
-  auto taken = take_ready(size, on);
-  if (!taken && slabs.dissolve_empty()) taken = take_ready(size, on);
-  if (!taken) taken = take_fresh(size, on);
-  if (!taken) taken = take_waiting(size);
-  if (!taken) taken = take_fresh(size, StreamId{});
+std::optional<Pool::Books::Taken> Pool::Books::take_chunk(Where where, Bytes size, StreamId on) {
+  auto taken = take_ready(where, size, on);
+  if (!taken && slabs.dissolve_empty()) taken = take_ready(where, size, on);
+  if (!taken) taken = take_fresh(where, size, on);
+  if (!taken) taken = take_waiting(where, size);
+  if (!taken) taken = take_fresh(where, size, StreamId{});
   return taken;
 }
 
-std::optional<Pool::Books::Taken> Pool::Books::take_ready(Bytes size, StreamId on) {
-  ChunkId first = find_ready(space, space.free_index(), {size, options.address_space}, on);
-  if (!first.valid()) first = find_ready_run(space, size, on);
+std::optional<Pool::Books::Taken> Pool::Books::take_ready(Where where, Bytes size, StreamId on) {
+  ChunkId first = find_ready(space, space.free_index(where), {size, options.address_space}, on);
+  if (!first.valid()) first = find_ready_run(space, where, size, on);
   if (!first.valid()) return std::nullopt;
   return Taken{.chunk = space.take(first, size)};
 }
 
-std::optional<Pool::Books::Taken> Pool::Books::take_waiting(Bytes size) {
-  ChunkId first = find_any(space.free_index(), {size, options.address_space});
-  if (!first.valid()) first = find_any_run(space, size);
+std::optional<Pool::Books::Taken> Pool::Books::take_waiting(Where where, Bytes size) {
+  ChunkId first = find_any(space.free_index(where), {size, options.address_space});
+  if (!first.valid()) first = find_any_run(space, where, size);
   if (!first.valid()) return std::nullopt;
   return Taken{.chunk = space.take(first, size)};
 }
 
-std::optional<Pool::Books::Taken> Pool::Books::take_fresh(Bytes size, StreamId usable_by) {
-  const std::vector<Growth> growths = find_growths(space, size, room(), usable_by);
+std::optional<Pool::Books::Taken> Pool::Books::take_fresh(Where where, Bytes size, StreamId usable_by) {
+  const std::vector<Growth> growths = find_growths(space, where, size, room(), usable_by);
   if (growths.empty()) return std::nullopt;
   const Growth& cheapest = growths.front();
   ChunkId first = space.commit(cheapest.hole, cheapest.commit);
@@ -84,15 +85,39 @@ std::optional<Pool::Books::Taken> Pool::Books::take_fresh(Bytes size, StreamId u
   return taken;
 }
 
+std::optional<std::vector<Range>> Pool::Books::lacking(Range range) {
+  SPILLWAY_ENSURE(range.begin >= space.placed_from() && range.end <= space.address_space(), "a place in the placed part");
+  slabs.dissolve_empty();
+  const ChunkTable& chunks = space.chunks();
+  std::vector<Range> ranges;
+  for (ChunkId id = chunks.at(range.begin); id.valid() && chunks[id].begin < range.end; id = chunks[id].next) {
+    if (space.is_free(id)) continue;
+    if (!chunks.is(id, ChunkState::hole)) return std::nullopt;
+    const Bytes end = std::min(chunks[id].end(), round_up(range.end, options.granule));
+    ranges.push_back({std::max(chunks[id].begin, round_down(range.begin, options.granule)), end});
+  }
+  return ranges;
+}
+
+std::optional<Grant> Pool::Books::try_allocate_at(Range range, StreamId on) {
+  const auto missing = lacking(range);
+  if (!missing || !missing->empty()) return std::nullopt;
+  clocks.hear(on);
+  latest = {.chunk = {}, .peak_live = peak_live, .peak_reserved = peak_reserved};
+  ChunkId first = space.chunks().at(range.begin);
+  if (space.chunks()[first].begin < range.begin) first = space.cut(first, range.begin);
+  return grant({.chunk = space.take(first, range.length()), .commit = {}}, on);
+}
+
 // A slot of the size, a slab to cut into such slots, or nothing; first without waits, then with.
 std::optional<Pool::Books::Taken> Pool::Books::take_slot(Bytes slot, StreamId on) {
   ChunkId found = find_ready(space, slabs.free_slots(), {slot, slot}, on);
   if (!found.valid()) {
     const Bytes length = slabs.next_length(slot);
-    if (auto taken = slot_of_new_slab(take_ready(length, on), slot)) return taken;
-    if (auto taken = slot_of_new_slab(take_fresh(length, on), slot)) return taken;
+    if (auto taken = slot_of_new_slab(take_ready(Where::open, length, on), slot)) return taken;
+    if (auto taken = slot_of_new_slab(take_fresh(Where::open, length, on), slot)) return taken;
     found = find_any(slabs.free_slots(), {slot, slot});
-    if (!found.valid()) return slot_of_new_slab(take_waiting(length), slot);
+    if (!found.valid()) return slot_of_new_slab(take_waiting(Where::open, length), slot);
   }
   slabs.take(found);
   return Taken{.chunk = found};

@@ -28,16 +28,18 @@ struct Pool::Books {
   void abandon(const Grant& grant);
   void free(ChunkId chunk, std::span<const Tick> last_uses);
   void set_limit(Bytes bytes);
-  [[nodiscard]] std::vector<Range> trim();
+  [[nodiscard]] std::vector<Range> trim(Bytes below);
+  [[nodiscard]] std::optional<std::vector<Range>> lacking(Range range);
+  [[nodiscard]] std::optional<Grant> try_allocate_at(Range range, StreamId on);
   void apply_remap(const Remap& remap);
   void decommit(std::span<const Range> ranges);  // ascending
   [[nodiscard]] PoolStats stats() const;
 
   // The stages of a request, each empty when it has nothing.
-  [[nodiscard]] std::optional<Taken> take_ready(Bytes size, StreamId on);
-  [[nodiscard]] std::optional<Taken> take_fresh(Bytes size, StreamId usable_by);
-  [[nodiscard]] std::optional<Taken> take_waiting(Bytes size);
-  [[nodiscard]] std::optional<Taken> take_chunk(Bytes size, StreamId on);
+  [[nodiscard]] std::optional<Taken> take_ready(Where where, Bytes size, StreamId on);
+  [[nodiscard]] std::optional<Taken> take_fresh(Where where, Bytes size, StreamId usable_by);
+  [[nodiscard]] std::optional<Taken> take_waiting(Where where, Bytes size);
+  [[nodiscard]] std::optional<Taken> take_chunk(Where where, Bytes size, StreamId on);
   [[nodiscard]] std::optional<Taken> take_slot(Bytes slot, StreamId on);
   [[nodiscard]] std::optional<Taken> slot_of_new_slab(std::optional<Taken> memory, Bytes slot);
 

@@ -5,10 +5,12 @@
 //
 //   end(c) == begin(next(c)),   begin(first()) == 0,   end(last) == address space
 //
+// Those of the placed part (PoolOptions::placed_from) are found by address as well; a wall before it keeps it apart.
 // Slots lie inside a slab and are not linked. A used chunk keeps the last uses it was granted with: they stand again if
 // it is given back without having been accessed.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -24,6 +26,7 @@ enum class ChunkState : std::uint8_t {
   used,
   free,
   hole,  // address space without memory
+  wall,  // a granule nobody gets
   slab,
   used_slot,
   free_slot,
@@ -43,7 +46,10 @@ struct alignas(64) Chunk {
 
 class ChunkTable {
  public:
-  explicit ChunkTable(Bytes address_space) { nodes_.push_back({.size = address_space, .state = ChunkState::hole}); }
+  // `placed_from`: chunks from there on are found by `at`.
+  ChunkTable(Bytes address_space, Bytes placed_from) : placed_from_(placed_from) {
+    nodes_.push_back({.size = address_space, .state = ChunkState::hole});
+  }
 
   [[nodiscard]] Chunk& operator[](ChunkId id) { return nodes_[id.index]; }
   [[nodiscard]] const Chunk& operator[](ChunkId id) const { return nodes_[id.index]; }
@@ -52,6 +58,9 @@ class ChunkTable {
   // The lowest linked chunk: splits and joins keep the name of the lower part, so it never changes.
   [[nodiscard]] static ChunkId first() { return {0}; }
   [[nodiscard]] bool is(ChunkId id, ChunkState state) const { return id.valid() && nodes_[id.index].state == state; }
+
+  // The linked chunk of the placed part that the address is in.
+  [[nodiscard]] ChunkId at(Bytes address) const;
 
   // May move the table: references to chunks do not survive it.
   [[nodiscard]] ChunkId create();
@@ -63,7 +72,13 @@ class ChunkTable {
   void absorb_next(ChunkId id);
 
  private:
+  [[nodiscard]] std::vector<ChunkId>::const_iterator above(Bytes address) const {
+    return std::ranges::upper_bound(placed_, address, {}, [this](ChunkId id) { return nodes_[id.index].begin; });
+  }
+
   std::vector<Chunk> nodes_;
+  Bytes placed_from_;
+  std::vector<ChunkId> placed_;  // by address
   ChunkId vacant_;  // a list through `next`
 };
 
@@ -84,6 +99,11 @@ inline void ChunkTable::destroy(ChunkId id) {
   vacant_ = id;
 }
 
+inline ChunkId ChunkTable::at(Bytes address) const {
+  SPILLWAY_ENSURE(address >= placed_from_, "looked up in the placed part");
+  return *(above(address) - 1);
+}
+
 inline ChunkId ChunkTable::split(ChunkId id, Bytes size) {
   const ChunkId upper_id = create();
   Chunk& lower = nodes_[id.index];
@@ -96,6 +116,7 @@ inline ChunkId ChunkTable::split(ChunkId id, Bytes size) {
   if (lower.next.valid()) nodes_[lower.next.index].prev = upper_id;
   lower.size = size;
   lower.next = upper_id;
+  if (upper.begin >= placed_from_) placed_.insert(above(upper.begin), upper_id);
   return upper_id;
 }
 
@@ -103,6 +124,7 @@ inline void ChunkTable::absorb_next(ChunkId id) {
   Chunk& lower = nodes_[id.index];
   const ChunkId upper_id = lower.next;
   const Chunk& upper = nodes_[upper_id.index];
+  if (upper.begin >= placed_from_) placed_.erase(above(upper.begin) - 1);
   lower.size += upper.size;
   lower.next = upper.next;
   if (upper.next.valid()) nodes_[upper.next.index].prev = id;

@@ -61,6 +61,8 @@ struct PoolOptions {
   Bytes limit;              // hard: reserved() never exceeds it
   Bytes granule = 2_MiB;    // what the device commits in; a multiple of the alignment
   Bytes alignment = 512_B;  // every grant begins and is sized in multiples of this; a power of two
+  // Addresses from here on are for try_allocate_at; others get them when nothing else will do. 0: none are set apart.
+  Bytes placed_from;
   Bytes slab = 2_MiB;       // small requests are carved from slabs of at most this, capped at limit / 64; 0: no slabs
 };
 
@@ -125,6 +127,11 @@ class Pool {
   // free chunks merged for it stay merged.
   void abandon(const Grant& grant);
 
+  // The range and nothing else, in the placed part, by multiples of the alignment: empty unless all of it is free memory.
+  [[nodiscard]] std::optional<Grant> try_allocate_at(Range range, StreamId on);
+  // What of it has no memory, in whole granules: `apply_remap` with such a `commit` adds it. Empty: some of it is in use.
+  [[nodiscard]] std::optional<std::vector<Range>> lacking(Range range);
+
   // `last_uses`: per stream that used the chunk a tick recorded after its last use; at most one per stream. The first
   // use on a stream other than the requesting one must be ordered after the grant, as with any stream-ordered memory.
   // None: the chunk was never accessed, and the last uses it was granted with stand.
@@ -157,8 +164,9 @@ class Pool {
   [[nodiscard]] std::optional<Remap> plan_remap(Bytes size) const;
   void apply_remap(const Remap& remap);
 
-  // Every whole free granule whose last uses are all done is given back. Returns the ranges to decommit.
-  [[nodiscard]] std::vector<Range> trim();
+  // Every whole free granule whose last uses are all done is given back, `below` that address. Returns the ranges to
+  // decommit.
+  [[nodiscard]] std::vector<Range> trim(Bytes below = {INT64_MAX});
 
   // Lowering it below reserved() is allowed: no growth until trims and frees have brought reserved() under it.
   void set_limit(Bytes limit);

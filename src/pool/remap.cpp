@@ -90,11 +90,12 @@ std::optional<Remap> plan_remap(const Space& space, Bytes size, Bytes room) {
   const Bytes granule = space.granule();
   if (size > space.address_space()) return std::nullopt;
   size = round_up(size, space.alignment());
-  if (find_any(space.free_index(), {size, space.address_space()}).valid() || find_any_run(space, size).valid()) {
-    return Remap{};
+  for (const Where where : {Where::open, Where::placed}) {
+    if (find_any(space.free_index(where), {size, space.address_space()}).valid()) return Remap{};
+    if (find_any_run(space, where, size).valid()) return Remap{};
   }
   const std::vector<FreeGranule> granules = free_granules(space);
-  for (const Growth& growth : find_growths(space, size, space.address_space(), StreamId{})) {
+  for (const Growth& growth : find_growths(space, Where::open, size, space.address_space(), StreamId{})) {
     const Bytes missing = growth.commit.length() - std::min(growth.commit.length(), round_down(room, granule));
     const Range keep{growth.begin, std::max(growth.begin + size, growth.commit.end)};
     const auto donors = choose_donors(granules, keep, missing / granule, granule);
@@ -121,11 +122,11 @@ void Pool::Books::apply_remap(const Remap& remap) {
   peak_reserved = std::max(peak_reserved, reserved);
 }
 
-std::vector<Range> Pool::Books::trim() {
+std::vector<Range> Pool::Books::trim(Bytes below) {
   latest = {};
   slabs.dissolve_empty();
   std::vector<FreeGranule> granules = free_granules(space);
-  std::erase_if(granules, [](const FreeGranule& at) { return at.waits > 0; });
+  std::erase_if(granules, [&](const FreeGranule& at) { return at.waits > 0 || at.begin >= below; });
   std::vector<Range> ranges = joined(granules, options.granule);
   decommit(ranges);
   return ranges;

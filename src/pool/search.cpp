@@ -120,22 +120,23 @@ ChunkId find_any(const FreeIndex& index, Fit fit) {
   return best != kNone && index[best].size <= fit.largest ? ChunkId{best} : ChunkId{};
 }
 
-ChunkId find_ready_run(const Space& space, Bytes size, StreamId on) {
+ChunkId find_ready_run(const Space& space, Where where, Bytes size, StreamId on) {
   ChunkId found;
   int looked_at = 0;
-  space.runs().visit_from(0, size, [&](std::uint32_t head) {
+  space.runs(where).visit_from(0, size, [&](std::uint32_t head) {
     found = find_ready_stretch(space, {head}, size, on);
     return !found.valid() && ++looked_at < kRunsLookedAt;
   });
   return found;
 }
 
-ChunkId find_any_run(const Space& space, Bytes size) { return {space.runs().find_best(0, size)}; }
+ChunkId find_any_run(const Space& space, Where where, Bytes size) { return {space.runs(where).find_best(0, size)}; }
 
-std::vector<Growth> find_growths(const Space& space, Bytes size, Bytes most, StreamId on) {
+std::vector<Growth> find_growths(const Space& space, Where where, Bytes size, Bytes most, StreamId on) {
   std::vector<Growth> growths;
   if (most < space.granule()) return growths;
   for (const ChunkId hole : space.holes()) {
+    if (space.where(hole) != where) continue;
     const Range range = space.chunks()[hole].range();
     const Shoulders beside = shoulders_of(space, hole, on);
     if (std::max(beside.below, beside.above) >= size) continue;  // no need to grow here

@@ -34,9 +34,9 @@ struct Fit {
 // The first chunk of a stretch of free neighbours that together have `size` bytes, none of which needs a wait: from the
 // shortest run that has one, the shortest stretch in it. Looks at no more than kRunsLookedAt runs.
 inline constexpr int kRunsLookedAt = 32;
-[[nodiscard]] ChunkId find_ready_run(const Space& space, Bytes size, StreamId on);
+[[nodiscard]] ChunkId find_ready_run(const Space& space, Where where, Bytes size, StreamId on);
 // The same regardless of waits.
-[[nodiscard]] ChunkId find_any_run(const Space& space, Bytes size);
+[[nodiscard]] ChunkId find_any_run(const Space& space, Where where, Bytes size);
 
 // A way to serve `size` bytes by committing part of a hole, together with the free neighbours that are usable.
 struct Growth {
@@ -46,6 +46,6 @@ struct Growth {
 };
 // All of them, cheapest first: fewest bytes to commit, then lowest address. `on` invalid: every free neighbour is
 // usable; otherwise those are that `on` may use without a wait.
-[[nodiscard]] std::vector<Growth> find_growths(const Space& space, Bytes size, Bytes most, StreamId on);
+[[nodiscard]] std::vector<Growth> find_growths(const Space& space, Where where, Bytes size, Bytes most, StreamId on);
 
 }  // namespace spillway

@@ -5,18 +5,44 @@
 namespace spillway {
 
 namespace {
+
 constexpr std::uint32_t kRunShelf = 0;  // the runs have one shelf
+
+Bytes placed_part(const PoolOptions& options) {
+  return options.placed_from > Bytes{} ? round_up(options.placed_from, options.granule) : Bytes{INT64_MAX};
 }
+
+}  // namespace
 
 Space::Space(const PoolOptions& options, const StreamClocks& clocks)
     : clocks_(clocks),
       address_space_(round_down(options.address_space, options.granule)),
       granule_(options.granule),
       alignment_(options.alignment),
-      chunks_(address_space_),
-      free_(options.alignment),
-      runs_(options.alignment),
-      holes_{ChunkTable::first()} {}
+      placed_from_(placed_part(options)),
+      chunks_(address_space_, placed_from_),
+      free_{FreeIndex(options.alignment), FreeIndex(options.alignment)},
+      runs_{FreeIndex(options.alignment), FreeIndex(options.alignment)},
+      holes_{ChunkTable::first()} {
+  if (placed_from_ < address_space_) build_wall();
+}
+
+void Space::build_wall() {
+  SPILLWAY_ENSURE(placed_from_ >= granule_ * 2, "there is room below the placed part");
+  const ChunkId wall = chunks_.split(ChunkTable::first(), placed_from_ - granule_);
+  holes_.push_back(chunks_.split(wall, granule_));
+  chunks_[wall].state = ChunkState::wall;
+}
+
+ChunkId Space::cut(ChunkId id, Bytes at) {
+  forget_run(id);
+  erase(id);
+  const ChunkId upper = split(id, at - chunks_[id].begin);
+  insert(id);
+  insert(upper);
+  note_run(id);
+  return upper;
+}
 
 bool Space::complete(ChunkId id) const {
   return std::ranges::all_of(uses(id), [&](Tick use) { return clocks_.done(use); });
@@ -25,12 +51,12 @@ bool Space::complete(ChunkId id) const {
 ChunkId Space::take(ChunkId first, Bytes size) {
   const bool in_run = chunks_[first].in_run;
   if (in_run) forget_run(first);
-  free_.erase(first.index);
+  erase(first);
   while (chunks_[first].size < size) {  // what remains of the last one keeps its own last uses
     const ChunkId next = chunks_[first].next;
     const Bytes missing = size - chunks_[first].size;
     SPILLWAY_ENSURE(is_free(next), "a run of free chunks is as long as it was said to be");
-    free_.erase(next.index);
+    erase(next);
     if (chunks_[next].size > missing) insert(split(next, missing));
     join(first);
   }
@@ -53,7 +79,7 @@ ChunkId Space::release(ChunkId id) {
 
 void Space::settle(ChunkId id) {
   forget_run(id);
-  free_.erase(id.index);
+  erase(id);
   chunks_[id].state = ChunkState::used;
   release(id);
 }
@@ -91,7 +117,7 @@ ChunkId Space::decommit(ChunkId from, Range range) {
 
 ChunkId Space::decommit_within(ChunkId id, Range range) {
   forget_run(id);
-  free_.erase(id.index);
+  erase(id);
   if (chunks_[id].begin < range.begin) {
     const ChunkId upper = split(id, range.begin - chunks_[id].begin);
     insert(id);
@@ -107,7 +133,7 @@ ChunkId Space::decommit_within(ChunkId id, Range range) {
 void Space::insert(ChunkId id) {
   const Chunk& chunk = chunks_[id];
   const std::uint64_t tick = chunk.uses.single() ? chunk.uses.only.value : 0;
-  free_.insert(id.index, shelf_of(chunk.uses), {.size = chunk.size, .address = chunk.begin, .tick = tick});
+  index_of(id).insert(id.index, shelf_of(chunk.uses), {.size = chunk.size, .address = chunk.begin, .tick = tick});
 }
 
 // Cuts a chunk that is out of the index. Both parts are free and out of it then, with the same last uses.
@@ -121,7 +147,7 @@ ChunkId Space::split(ChunkId id, Bytes size) {
 void Space::absorb_next(ChunkId id) {
   const ChunkId next = chunks_[id].next;
   SPILLWAY_ENSURE(is_free(next), "free chunks are joined with free chunks");
-  free_.erase(next.index);
+  erase(next);
   join(id);
 }
 
@@ -129,7 +155,7 @@ void Space::absorb_next(ChunkId id) {
 ChunkId Space::absorb_into_prev(ChunkId id) {
   const ChunkId prev = chunks_[id].prev;
   SPILLWAY_ENSURE(is_free(prev), "free chunks are joined with free chunks");
-  free_.erase(prev.index);
+  erase(prev);
   join(prev);
   return prev;
 }
@@ -188,13 +214,13 @@ void Space::note_run(ChunkId member) {
     chunks_[at].in_run = true;
     length += chunks_[at].size;
   }
-  runs_.insert(head.index, kRunShelf, {.size = length, .address = chunks_[head].begin});
+  runs_of(head).insert(head.index, kRunShelf, {.size = length, .address = chunks_[head].begin});
 }
 
 void Space::forget_run(ChunkId member) {
   if (!chunks_[member].in_run) return;
   const ChunkId head = run_head(member);
-  runs_.erase(head.index);
+  runs_of(head).erase(head.index);
   for (ChunkId at = head; is_free(at); at = chunks_[at].next) chunks_[at].in_run = false;
 }
 

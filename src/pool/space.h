@@ -2,9 +2,11 @@
 //
 // Every free chunk stands in `free_index()` on the shelf of its last uses. Maximal runs of two and more free neighbours
 // (the seams of Note [When free neighbours merge]) stand in `runs()` under their lowest chunk, with the run's length.
-// Holes begin and end at multiples of the granule.
+// Holes begin and end at multiples of the granule. The open and the placed part (PoolOptions::placed_from) have indices of
+// their own, and a wall between them.
 #pragma once
 
+#include <array>
 #include <span>
 #include <vector>
 
@@ -25,6 +27,8 @@ constexpr std::uint32_t shelf_of(const SyncSet& uses) {
   return uses.empty() ? kUnusedShelf : kMixedShelf;
 }
 
+enum class Where : std::uint8_t { open, placed };
+
 class Space {
  public:
   // The clocks must outlive the space.
@@ -34,8 +38,10 @@ class Space {
   [[nodiscard]] const ChunkTable& chunks() const { return chunks_; }
   [[nodiscard]] SyncStore& syncs() { return syncs_; }
   [[nodiscard]] const StreamClocks& clocks() const { return clocks_; }
-  [[nodiscard]] const FreeIndex& free_index() const { return free_; }
-  [[nodiscard]] const FreeIndex& runs() const { return runs_; }
+  [[nodiscard]] const FreeIndex& free_index(Where where) const { return free_[static_cast<std::size_t>(where)]; }
+  [[nodiscard]] const FreeIndex& runs(Where where) const { return runs_[static_cast<std::size_t>(where)]; }
+  [[nodiscard]] Where where(ChunkId id) const { return chunks_[id].begin >= placed_from_ ? Where::placed : Where::open; }
+  [[nodiscard]] Bytes placed_from() const { return placed_from_; }
   [[nodiscard]] const std::vector<ChunkId>& holes() const { return holes_; }
   [[nodiscard]] Bytes address_space() const { return address_space_; }
   [[nodiscard]] Bytes granule() const { return granule_; }
@@ -48,6 +54,8 @@ class Space {
   // The `size` bytes from the beginning of a free chunk on, which it and the free chunks after it must have, become one
   // used chunk with the last uses of all of them. What remains of the last one stays free.
   [[nodiscard]] ChunkId take(ChunkId first, Bytes size);
+  // Cuts a free chunk at an address inside it; returns the upper part. The law of merging is the caller's to restore.
+  [[nodiscard]] ChunkId cut(ChunkId id, Bytes at);
   // A used chunk or a slab becomes free, with the last uses it has, and merges by the law. Returns where it is now.
   ChunkId release(ChunkId id);
   // Merges a free chunk with its neighbours where the law says so.
@@ -61,7 +69,11 @@ class Space {
   void verify() const;
 
  private:
+  [[nodiscard]] FreeIndex& index_of(ChunkId id) { return free_[static_cast<std::size_t>(where(id))]; }
+  [[nodiscard]] FreeIndex& runs_of(ChunkId id) { return runs_[static_cast<std::size_t>(where(id))]; }
   void insert(ChunkId id);
+  void erase(ChunkId id) { index_of(id).erase(id.index); }
+  void build_wall();
   [[nodiscard]] ChunkId split(ChunkId id, Bytes size);
   void absorb_next(ChunkId id);
   [[nodiscard]] ChunkId absorb_into_prev(ChunkId id);
@@ -86,10 +98,10 @@ class Space {
   void verify_run(ChunkId head, std::int64_t& runs) const;
 
   const StreamClocks& clocks_;
-  Bytes address_space_, granule_, alignment_;
+  Bytes address_space_, granule_, alignment_, placed_from_;
   ChunkTable chunks_;
   SyncStore syncs_;
-  FreeIndex free_, runs_;
+  std::array<FreeIndex, 2> free_, runs_;  // by Where
   std::vector<ChunkId> holes_;
 };
 

@@ -65,7 +65,7 @@ class Call {
     if (wants_recipe()) recipe_ = try_record(adapter_, op_, traits_, keys, stack_);
     if (recipe_) note_epochs();
     clock_ = engine_.begin_op();
-    live_before_ = engine_.live();
+    whole_before_ = engine_.whole();
     if (measures()) begin_ = adapter_.device().now();
     timed_ = engine_.wants_times() && adapter_.options().clock && !is_captured();
     if (timed_) adapter_.options().clock->start();
@@ -147,7 +147,7 @@ class Call {
     }
     const auto view = [](const Ids& ids) { return std::span<const StorageId>(ids.data(), ids.size()); };
     engine_.note_step_op({.name = op_.schema().name(), .phase = current_phase(), .stream = adapter_.stream(), .start = begin_,
-                       .duration = adapter_.device().now() - begin_, .transient = engine_.peak_in_op() - live_before_,
+                       .duration = adapter_.device().now() - begin_, .transient = engine_.peak_in_op() - whole_before_,
                        .replayable = traits_.replay != Replay::never, .why_not = why_not(), .inputs = view(inputs),
                        .outputs = view(outputs), .mutated = view(mutated), .aliased = view(aliased)}, key_);
   }
@@ -161,7 +161,7 @@ class Call {
   // Lists count with their largest element: under a tight budget the others need not be there.
   void note_floor() {
     const std::string& name = op_.operator_name().name;
-    const Bytes transient = engine_.peak_in_op() - live_before_, outputs = std::max(engine_.live() - live_before_, 0_B);
+    const Bytes transient = engine_.peak_in_op() - whole_before_, outputs = std::max(engine_.whole() - whole_before_, 0_B);
     if (lists_.all > 0_B) {
       const auto part = [&](Bytes bytes) {
         const double share = static_cast<double>(lists_.largest.count) / static_cast<double>(lists_.all.count);
@@ -218,7 +218,7 @@ class Call {
 
   [[nodiscard]] Nanos time_taken() const {
     const auto& estimate = adapter_.options().estimate;
-    return estimate ? estimate(*recipe_, engine_.live() - live_before_) : adapter_.device().now() - begin_;
+    return estimate ? estimate(*recipe_, engine_.whole() - whole_before_) : adapter_.device().now() - begin_;
   }
 
   // Records born in this op: outputs that are nobody's view and large enough to leave.
@@ -263,7 +263,7 @@ class Call {
   TorchRecipePtr recipe_;
   std::uint64_t clock_ = 0;
   ListBytes lists_;
-  Bytes live_before_;
+  Bytes whole_before_;
   Nanos begin_;
   bool started_ = false;
 };

@@ -48,6 +48,8 @@ std::string stats_json(Adapter& adapter) {
   json["remaps"] = stats.remaps;
   json["planned_steps"] = stats.planned_steps;
   json["plan_surprises"] = stats.surprises;
+  json["placed_steps"] = stats.placed_steps;
+  json["misplaced_blocks"] = stats.misplaced;
   json["plan"] = plan_json(stats);
   json["live_bytes"] = stats.live.count;
   json["reserved_bytes"] = stats.reserved.count;

@@ -1,0 +1,182 @@
+#include "engine/layout.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+namespace spillway {
+
+namespace {
+
+// Of the limit, for what is not placed: small blocks, and the rest of their granules.
+constexpr std::int64_t kMarginParts = 100;
+
+// Signals are for the threads that were there before.
+void block_signals() {
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, nullptr);
+}
+
+}  // namespace
+
+void Layout::begin_step(bool on) {
+  before_ = std::exchange(now_, {});
+  ends_.assign(before_.blocks.size(), kStillThere);
+  on_ = on;
+  ++step_;
+  op_ = 0;
+  now_.first = now_.begin = {0};
+  misses_ = 0;
+  taken_.assign(places_ ? places_->entries.size() : 0, false);
+}
+
+// Place 0 is before the first op.
+void Layout::begin_op(std::uint32_t op) {
+  if (!on_) return;
+  op_ = op + 1;
+  now_.first.push_back(static_cast<std::uint32_t>(now_.blocks.size()));
+  now_.begin.push_back(now_.positions);
+}
+
+std::optional<Layout::Place> Layout::find_place(Bytes size) const {
+  if (!on_ || !places_ || size < kSmallest || op_ + 1 >= places_->first.size()) return std::nullopt;
+  for (std::uint32_t at = places_->first[op_]; at < places_->first[op_ + 1]; ++at) {
+    if (!taken_[at] && places_->entries[at].size == size) return Place{at, places_->entries[at].offset};
+  }
+  return std::nullopt;
+}
+
+void Layout::took(ChunkId chunk, Bytes size, const std::optional<Place>& place) {
+  if (!on_ || size < kSmallest) return;
+  if (place) taken_[place->entry] = true;
+  else ++misses_;
+  if (by_chunk_.size() <= chunk.index) by_chunk_.resize(chunk.index + 1);
+  by_chunk_[chunk.index] = {step_, static_cast<std::uint32_t>(now_.blocks.size())};
+  now_.blocks.push_back({.size = size, .op = op_, .begin = now_.positions++});
+}
+
+Layout::Name Layout::forget_chunk(ChunkId chunk) {
+  return chunk.index < by_chunk_.size() ? std::exchange(by_chunk_[chunk.index], {}) : Name{};
+}
+
+Layout::Block* Layout::find(Name name) {
+  if (name.step == step_ && name.entry < now_.blocks.size()) return &now_.blocks[name.entry];
+  return nullptr;
+}
+
+void Layout::freed(ChunkId chunk, bool way_out) { ended(forget_chunk(chunk), way_out); }
+
+void Layout::ended(Name name, bool way_out) {
+  if (name.step + 1 == step_ && name.entry < ends_.size()) ends_[name.entry] = now_.positions++;
+  Block* block = find(name);
+  if (block == nullptr) return;
+  block->end = now_.positions++;
+  block->end_op = op_;
+  block->way_out = way_out;
+}
+
+Layout::Name Layout::suspend(ChunkId chunk) { return forget_chunk(chunk); }
+
+void Layout::resume(ChunkId chunk, Name name) {
+  if (name.step == 0) return;
+  if (Block* extra = find(forget_chunk(chunk))) extra->size = {};
+  if (by_chunk_.size() <= chunk.index) by_chunk_.resize(chunk.index + 1);
+  by_chunk_[chunk.index] = name;
+}
+
+bool Layout::end_step(bool followed) {
+  now_.complete = followed && on_;
+  return now_.complete && before_.complete && before_.first.size() == now_.first.size();
+}
+
+// A block that is still there at the end stays as long as the one that was taken in its stead a step before. One whose
+// like has not gone yet is struck out: it stays for good, or nobody knows for how long.
+void Layout::learn_ends() {
+  for (std::uint32_t at = 0; at < now_.blocks.size(); ++at) {
+    Block& block = now_.blocks[at];
+    if (block.end != kStillThere || block.size == Bytes{}) continue;
+    const std::uint32_t like = before_.first[block.op] + (at - now_.first[block.op]);
+    const bool same = like < before_.blocks.size() && before_.blocks[like].op == block.op &&
+                      before_.blocks[like].size == block.size && before_.blocks[like].end == kStillThere;
+    const std::uint32_t end = same ? ends_[like] : kStillThere;
+    if (end == kStillThere || end > block.begin) block.size = {};
+    else block.end = end;
+  }
+}
+
+// Until its copy is done nobody wants a place: whoever gets it would have to wait.
+void Layout::add_ways_out(const Task& task) {
+  std::vector<Block*> leaving;
+  for (Block& block : now_.blocks) {
+    if (block.way_out && block.size > Bytes{} && block.end > block.begin) leaving.push_back(&block);
+  }
+  std::ranges::sort(leaving, {}, &Block::end);
+  Nanos link_free;
+  for (Block* block : leaving) {
+    const Nanos begin = task.starts[std::min<std::size_t>(block->end_op, task.starts.size() - 1)];
+    const auto took = static_cast<std::int64_t>(static_cast<double>(block->size.count) * task.out_nanos_per_byte);
+    link_free = std::max(link_free, begin) + Nanos{took};
+    const auto op = static_cast<std::size_t>(std::ranges::lower_bound(task.starts, link_free) - task.starts.begin());
+    const std::uint32_t end = op + 1 < now_.begin.size() ? now_.begin[op + 1] : now_.positions;
+    block->end = std::max(block->end, end);
+  }
+}
+
+void Layout::start_placing(const Task& task) {
+  learn_ends();
+  Bytes elsewhere = task.live;
+  for (const Block& block : now_.blocks) {
+    if (block.size > Bytes{} && block.end <= block.begin) elsewhere -= block.size;
+  }
+  const Bytes room = task.limit - elsewhere - task.limit / kMarginParts;
+  std::vector<std::uint32_t> soonest;  // ends, with places given on as soon as they are given back
+  for (const Block& block : now_.blocks) soonest.push_back(block.end);
+  add_ways_out(task);
+  const auto work = [log = now_, soonest = std::move(soonest), room, from = task.from] {
+    block_signals();
+    auto places = std::make_shared<Places>();
+    places->room = room;
+    std::vector<Presence> stays;
+    std::vector<std::uint32_t> which;
+    for (std::uint32_t at = 0; at < log.blocks.size(); ++at) {
+      const Block& block = log.blocks[at];
+      if (block.size == Bytes{}) continue;
+      which.push_back(at);
+      stays.push_back({block.size, block.begin, block.end});
+    }
+    Placement placed = place(stays, room);
+    if (placed.top > room) {
+      for (std::size_t i = 0; i < stays.size(); ++i) stays[i].end = soonest[which[i]];
+      placed = place(stays, room);
+    }
+    places->top = placed.top;
+    std::size_t next = 0;
+    for (std::uint32_t op = 0; op < log.first.size(); ++op) {
+      places->first.push_back(static_cast<std::uint32_t>(places->entries.size()));
+      for (; next < which.size() && log.blocks[which[next]].op == op; ++next) {
+        places->entries.push_back({log.blocks[which[next]].size, from + placed.offsets[next]});
+      }
+    }
+    places->first.push_back(static_cast<std::uint32_t>(places->entries.size()));
+    return std::shared_ptr<const Places>(std::move(places));
+  };
+  coming_ = std::async(std::launch::async, work);
+}
+
+std::shared_ptr<const Places> Layout::take_places() {
+  if (!coming_.valid() || coming_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return nullptr;
+  auto places = coming_.get();
+  return std::exchange(stale_, false) ? nullptr : places;
+}
+
+void Layout::forget() {
+  before_ = now_ = {};
+  places_.reset();
+  stale_ = coming_.valid();
+}
+
+}  // namespace spillway
