@@ -18,7 +18,7 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from spillway import loans, native, saving
+from spillway import loading, loans, native, saving
 from spillway.native import HOLDS, READS, WRITES
 from spillway.steps import replace
 from spillway.when_imported import when_imported
@@ -126,6 +126,26 @@ def _untyped_storage() -> Undo:
         return original(self)
 
     return replace(torch.Tensor, "untyped_storage", untyped_storage)
+
+
+def _new_storages() -> Undo:
+    """Python's storages (copy.deepcopy of a tensor makes them) ask torch's default allocator, past the budget."""
+    import torch
+
+    original = torch.UntypedStorage.__new__
+
+    def __new__(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        by_size = cls is torch.UntypedStorage and len(args) == 1 and isinstance(args[0], int)
+        if by_size and "allocator" not in kwargs and torch.device(kwargs.get("device") or "cpu").type == "cpu":
+            return original(cls, args[0], allocator=_library.cpu_allocator())
+        return original(cls, *args, **kwargs)
+
+    torch.UntypedStorage.__new__ = __new__
+
+    def undo() -> None:
+        del torch.UntypedStorage.__new__  # what was there is the C base class's
+
+    return undo
 
 
 def _map_methods() -> Undo:
@@ -456,7 +476,9 @@ TABLE: dict[str, Callable[[], Undo]] = {
     "tolist": _tensor_methods(READS, "tolist"),
     "map": _map_methods,
     "untyped_storage": _untyped_storage,
+    "new_storages": _new_storages,
     "save": lambda: saving.install(_library),
+    "load": lambda: loading.install(_library),
     "numpy": lambda: loans.install_numpy(_library, address_of),
     "dlpack": lambda: loans.install_dlpack(_library, address_of),
     "dlpack_exchange_api": _dlpack_exchange_api,

@@ -41,6 +41,8 @@ _SIGNATURES: dict[str, list[Any]] = {
     "spillway_set_budget": [ctypes.c_longlong],
     "spillway_materialize": [ctypes.c_void_p, ctypes.c_int],
     "spillway_storage_materialize": [ctypes.c_void_p, ctypes.c_int],
+    "spillway_cpu_allocator": [ctypes.POINTER(ctypes.c_void_p)],
+    "spillway_storage_loosen": [ctypes.c_void_p, ctypes.c_int],
     "spillway_lend": [ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p)],
     "spillway_end_loan": [ctypes.c_void_p],
     "spillway_end_loan_with_dlpack": [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int],
@@ -67,7 +69,7 @@ class Library:
         for name in ("spillway_last_error", "spillway_stats"):
             getattr(handle, name).argtypes, getattr(handle, name).restype = [], ctypes.c_char_p
         calls = {name.removeprefix("spillway_"): self._checked(name, types) for name, types in _SIGNATURES.items()}
-        self._enable, self._lend = calls.pop("enable"), calls.pop("lend")
+        self._enable, self._lend, self._cpu_allocator = (calls.pop(name) for name in ("enable", "lend", "cpu_allocator"))
         self.__dict__.update(calls)  # disable, step, materialize, ...: bound once, because some run at every op
 
     def _checked(self, name: str, argument_types: list[Any]) -> Callable[..., None]:
@@ -88,6 +90,12 @@ class Library:
         loan = ctypes.c_void_p()
         self._lend(address, ctypes.byref(loan))
         return loan.value
+
+    def cpu_allocator(self) -> int:
+        """Where the allocator of CPU tensors is, as torch.UntypedStorage(size, allocator=...) takes it."""
+        allocator = ctypes.c_void_p()
+        self._cpu_allocator(ctypes.byref(allocator))
+        return allocator.value or 0
 
     def stats(self) -> dict[str, Any]:
         text = self._handle.spillway_stats()

@@ -43,6 +43,7 @@ struct Record {
   Residence residence = Residence::resident;
   bool orphan = false;    // its storage died, its bytes are kept for those that are rebuilt from it
   bool held = false;      // its address left our sight: stays for life
+  bool loose = false;     // may leave although its storage is referred to by name
   bool hidden = false;    // made by a rebuild: the run without us would not have it
   std::uint32_t pins = 0;
   std::uint32_t loans = 0;       // who outside has its address and will say when they are done

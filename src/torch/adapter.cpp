@@ -38,13 +38,18 @@ Adapter::Adapter(std::unique_ptr<Device> device, StreamId compute, const EngineO
                  std::unique_ptr<BlockSource> source)
     : device_(std::move(device)), options_(std::move(options)), engine_(*device_, *this, compute, engine, std::move(source)) {}
 
-Record* Adapter::resolve(c10::StorageImpl* storage) {
-  const at::DataPtr& pointer = storage->_mutable_data_ptr_no_checks();
+Record* Adapter::find(c10::StorageImpl& storage) const {
+  const at::DataPtr& pointer = storage._mutable_data_ptr_no_checks();
   const auto deleter = pointer.get_deleter();
   if (deleter == &delete_sentinel) return static_cast<Record*>(pointer.get_context());
   if (deleter != &delete_block || pointer.get_context() == nullptr) return nullptr;
-  Record* record = engine_.find(pointer.get_context());
-  if (record != nullptr && record->owner != storage) {
+  return engine_.find(pointer.get_context());
+}
+
+Record* Adapter::resolve(c10::StorageImpl* storage) {
+  Record* record = find(*storage);
+  // Away, a storage shows its record itself.
+  if (record != nullptr && record->residence == Residence::resident && record->owner != storage) {
     c10::raw::weak_intrusive_ptr::incref(storage);
     engine_.adopt(record, storage);
   }
@@ -82,6 +87,7 @@ bool Adapter::may_detach(Record& record) {
     engine_.adopt(&record, nullptr);  // the memory moved to another storage: known again when that one is seen
     return false;
   }
+  if (record.loose) return true;
   // While Python holds the storage object its address may be in use; the object itself outlives its last name.
   const auto* python = storage->pyobj_slot();
   return python->load_pyobj() == nullptr || python->has_unique_reference();

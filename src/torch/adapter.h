@@ -53,7 +53,9 @@ class Adapter final : public Owner {
   [[nodiscard]] StreamId stream() const { return options_.current_stream(); }
   [[nodiscard]] const AdapterOptions& options() const { return options_; }
 
-  // With the lock: the record behind a storage, adopted on first sight; null when foreign or without bytes.
+  // With the lock: the record behind a storage; null when foreign or without bytes.
+  [[nodiscard]] Record* find(c10::StorageImpl& storage) const;
+  // The same, adopted on first sight.
   [[nodiscard]] Record* resolve(c10::StorageImpl* storage);
 
   void end_step();

@@ -3,6 +3,7 @@
 #include "torch/capi.h"
 
 #include <ATen/dlpack.h>
+#include <c10/core/Allocator.h>
 #include <c10/core/TensorImpl.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <exception>
@@ -97,6 +98,14 @@ int spillway_materialize(void* tensor, int flag) {
 
 int spillway_storage_materialize(void* storage, int flag) {
   return guarded([&] { materialize(on(), *static_cast<c10::StorageImpl*>(storage), static_cast<Exposure>(flag)); });
+}
+
+int spillway_cpu_allocator(void** allocator) {
+  return guarded([&] { *allocator = c10::GetAllocator(c10::kCPU); });
+}
+
+int spillway_storage_loosen(void* storage, int loose) {
+  return guarded([&] { loosen(on(), *static_cast<c10::StorageImpl*>(storage), loose != 0); });
 }
 
 int spillway_lend(void* tensor, void** loan) {

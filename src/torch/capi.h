@@ -15,6 +15,10 @@ SPILLWAY_API int spillway_set_budget(long long bytes);
 SPILLWAY_API const char* spillway_stats();
 SPILLWAY_API int spillway_materialize(void* tensor_impl, int flag);
 SPILLWAY_API int spillway_storage_materialize(void* storage_impl, int flag);
+// The allocator of CPU tensors; Python's storages ask torch's default one otherwise, past us.
+SPILLWAY_API int spillway_cpu_allocator(void** allocator);
+// Whether it may leave although Python holds the storage object: nobody reads through that one.
+SPILLWAY_API int spillway_storage_loosen(void* storage_impl, int loose);
 // As materialize for life, but only until the loan ends; `*loan` is null where there is nothing to end.
 SPILLWAY_API int spillway_lend(void* tensor_impl, void** loan);
 SPILLWAY_API int spillway_end_loan(void* loan);

@@ -59,6 +59,11 @@ void materialize(Adapter& adapter, c10::StorageImpl& storage, Exposure exposure)
   });
 }
 
+void loosen(Adapter& adapter, c10::StorageImpl& storage, bool loose) {
+  const auto lock = adapter.engine().lock();
+  if (Record* record = adapter.find(storage)) record->loose = loose;
+}
+
 Record* lend(Adapter& adapter, c10::TensorImpl& tensor) {
   const Storages storages = storages_of(tensor);
   if (!adapter.options().where.is_cpu() || storages.size() != 1) {

@@ -17,6 +17,10 @@ enum class Exposure : int {
 void materialize(Adapter& adapter, c10::TensorImpl& tensor, Exposure exposure);
 void materialize(Adapter& adapter, c10::StorageImpl& storage, Exposure exposure);
 
+// Whether a storage may leave although its Python object is held. Only once an op has seen it: what is only a storage is
+// read through that object.
+void loosen(Adapter& adapter, c10::StorageImpl& storage, bool loose);
+
 // The bytes of a tensor come home and its address is somebody else's until end_loan. Null: there is nothing to end, because
 // the memory is not ours, or because the device works on after its caller has let go: then it is held for life.
 [[nodiscard]] Record* lend(Adapter& adapter, c10::TensorImpl& tensor);

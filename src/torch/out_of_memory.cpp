@@ -56,7 +56,7 @@ void describe_what_is_in_the_way(std::ostringstream& text, const Shortage& why, 
   }
   if (between[0] == ',') text << ". ";
   if (why.evictable > 0_B) {
-    text << to_text(why.evictable) << " could leave but found no room below (the host limit is reached, or the disk of the spill folder is full). ";
+    text << to_text(why.evictable) << " could leave but were not let go (the host limit is reached, the disk of the spill folder is full, or Python holds their storage objects). ";
   }
 }
 

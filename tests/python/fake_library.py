@@ -32,6 +32,9 @@ class FakeLibrary:
         self._called("lend", address)
         return len(self.named("lend"))
 
+    def cpu_allocator(self):
+        self._called("cpu_allocator")
+
     def stats(self):
         return dict(self.statistics)
 

@@ -155,6 +155,39 @@ def test_an_address_through_a_typed_storage_is_held_too(library):
     assert len(library.named("storage_materialize")) == 1
 
 
+def test_what_is_loaded_may_leave_while_the_rest_is_read_and_not_afterwards(library, tmp_path):
+    shared = torch.ones(4)
+    torch.save([torch.ones(3), shared, shared._typed_storage(), torch.ones(5).untyped_storage()], tmp_path / "t.pt")
+    library.calls.clear()
+    one, other, *storages = torch.load(tmp_path / "t.pt", weights_only=False)
+    theirs = [storage._untyped_storage._cdata for storage in storages]
+    assert theirs[0] == other.untyped_storage()._cdata
+    addresses = [one.untyped_storage()._cdata, *theirs]
+    assert library.named("storage_loosen") == [(a, 1) for a in addresses] + [(a, 0) for a in addresses]
+    assert sorted(library.named("storage_materialize")) == sorted((a, READS) for a in theirs)  # the program has those itself
+
+
+def test_after_a_load_that_fails_nothing_is_loose(library, tmp_path):
+    class Fails:
+        def __reduce__(self):
+            return int, ("no number",)
+
+    torch.save([torch.ones(3), Fails()], tmp_path / "t.pt")
+    with pytest.raises(ValueError, match="no number"):
+        torch.load(tmp_path / "t.pt", weights_only=False)
+    (loose, _), (tight, _) = library.named("storage_loosen")
+    assert loose == tight
+
+
+def test_a_storage_made_in_python_comes_from_the_allocator_of_tensors(library):
+    assert torch.UntypedStorage(8).nbytes() == torch.UntypedStorage(8, device="cpu").nbytes() == 8
+    assert len(library.named("cpu_allocator")) == 2
+    torch.UntypedStorage(8, device="meta"), torch.UntypedStorage([1, 2]), torch.UntypedStorage()
+    assert len(library.named("cpu_allocator")) == 2
+    hooks.remove()
+    assert "__new__" not in vars(torch.UntypedStorage) and torch.UntypedStorage(8).nbytes() == 8
+
+
 def test_comparing_addresses_inside_torch_nn_holds_nothing(library):
     tensor = torch.ones(3)
     exec(compile("address = tensor.data_ptr()", "rnn.py", "exec"), {"__name__": "torch.nn.modules.rnn", "tensor": tensor})

@@ -65,6 +65,10 @@ def evict() -> None:
     _ = [torch.full((1 << 16,), 7.0) for _ in range(7 * BUDGET // 8 >> 18)]
 
 
+def live_bytes() -> int | None:
+    """What the engine has on the device."""
+
+
 def evict_after_every_op(is_on: bool) -> None:
     """The same after each op from here on."""
 
@@ -292,6 +296,23 @@ def torch_save_reads_more_than_the_budget():
     return [hashlib.sha256(file.getvalue()).hexdigest(), tensors[0], tensors[-1]]
 
 
+@case("load")
+def torch_load_reads_more_than_the_budget():
+    """Shared storages stay shared, a storage as such is home, and what is loaded never has to be there all at once."""
+    tensors = [fresh(1 << 18, seed).view(512, 512) for seed in range(1, 3 * BUDGET // 2 >> 20)]
+    sample = tensors[0].clone()
+    whole = {"all": tensors, "row": tensors[0][1], "again": tensors[0].T, "raw": tensors[0]._typed_storage()}
+    with tempfile.TemporaryFile() as file:
+        torch.save(whole | {"alone": sample.untyped_storage(), "model": nn.Linear(9, 9).state_dict()}, file)
+        del tensors, whole
+        file.seek(0)
+        loaded = torch.load(file, weights_only=False)
+    loaded["row"].zero_()
+    evict()
+    raw = [ctypes.string_at(loaded[name]._untyped_storage.data_ptr(), 4096) for name in ("raw", "alone")]
+    return [*raw, [digest(tensor) for tensor in loaded["all"]], loaded["again"].sum()]
+
+
 @case("untyped_storage")
 def pickle_reads():
     tensor = fresh()
@@ -307,6 +328,18 @@ def sending_to_a_worker_reads():
     sent = bytes(ForkingPickler.dumps(tensor))
     evict()
     return ForkingPickler.loads(sent).clone()
+
+
+@case("new_storages")
+def storages_made_in_python_are_inside_the_budget():
+    """A copied tensor's bytes and those of a new storage are counted, leave and come back like any others."""
+    tensors = [fresh(1 << 18, seed) for seed in range(1, 5)]
+    before = live_bytes()
+    copies = [copy.deepcopy(tensor) for tensor in tensors]
+    made = torch.UntypedStorage(1 << 20, device="cpu")
+    assert before is None or live_bytes() - before == 5 << 20
+    evict()
+    return [*copies, made.nbytes(), torch.UntypedStorage(3, device="meta").device.type, len(torch.UntypedStorage([1, 2]))]
 
 
 @case()
@@ -521,7 +554,7 @@ def fingerprint(answer: object) -> str:
 
 
 def main() -> None:
-    global throw_out, evict_after_every_op
+    global throw_out, evict_after_every_op, live_bytes
     parser = argparse.ArgumentParser()
     parser.add_argument("case", choices=CASES)
     parser.add_argument("options", nargs="?", type=json.loads)
@@ -535,6 +568,7 @@ def main() -> None:
 
         spillway.enable(**chosen.options)
         throw_out, evict_after_every_op = native.load().evict_all, native.load().sweep
+        live_bytes = lambda: spillway.stats()["live_bytes"]  # noqa: E731
         for hook in chosen.without:
             hooks.disable(hook)
     print(f"answer {fingerprint(CASES[chosen.case].run())}")
