@@ -15,7 +15,7 @@ import sys
 import threading
 import types
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from spillway import loading, loans, native, saving
@@ -63,14 +63,26 @@ def materialize(tensor: Any, flag: int) -> None:
 
 
 def materialize_all(things: Any, flag: int) -> None:
-    """The same for every tensor inside nested lists, tuples and dicts."""
+    """The same for every tensor inside nested lists, tuples and dicts, all at once."""
+    materialize_each([(thing, flag) for thing in _leaves(things)])
+
+
+def materialize_each(asked: Iterable[tuple[Any, int]]) -> None:
+    """Every one with a flag of its own."""
+    with _torch._C.DisableTorchFunction():
+        addresses = [(thing._cdata, flag) for thing, flag in asked if has_memory(type(thing))]
+    if addresses:
+        _library.materialize_many(addresses)
+
+
+def _leaves(things: Any) -> Iterator[Any]:
     if isinstance(things, dict):
         things = things.values()
     elif not isinstance(things, list | tuple):
-        materialize(things, flag)
+        yield things
         return
     for thing in things:
-        materialize_all(thing, flag)
+        yield from _leaves(thing)
 
 
 class Region:
@@ -247,11 +259,15 @@ def _compiled_graph() -> Undo:
         @functools.wraps(original)
         def call(self: Any, inputs: Any) -> Any:
             written = getattr(self, "mutated_input_idxs", ())
+            constants = _leaves(getattr(self, "constants", None) or {})
             with Region():
-                for index, argument in enumerate(inputs):
-                    materialize(argument, WRITES if index in written else READS)
-                materialize_all(getattr(self, "constants", None) or {}, READS)
-                return original(self, inputs)
+                asked = [(argument, WRITES if index in written else READS) for index, argument in enumerate(inputs)]
+                materialize_each([*asked, *((constant, READS) for constant in constants)])
+                del asked  # the graph frees its inputs as it goes
+                outputs = original(self, inputs)
+                # Made unseen: from now on they are known, and what backward saved can leave.
+                materialize_all(outputs, READS)
+                return outputs
 
         return replace(module.CompiledFxGraph, "__call__", call)
 

@@ -40,6 +40,7 @@ _SIGNATURES: dict[str, list[Any]] = {
     "spillway_phase": [ctypes.c_int],
     "spillway_set_budget": [ctypes.c_longlong],
     "spillway_materialize": [ctypes.c_void_p, ctypes.c_int],
+    "spillway_materialize_many": [ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_int), ctypes.c_int],
     "spillway_storage_materialize": [ctypes.c_void_p, ctypes.c_int],
     "spillway_cpu_allocator": [ctypes.POINTER(ctypes.c_void_p)],
     "spillway_storage_loosen": [ctypes.c_void_p, ctypes.c_int],
@@ -69,7 +70,8 @@ class Library:
         for name in ("spillway_last_error", "spillway_stats"):
             getattr(handle, name).argtypes, getattr(handle, name).restype = [], ctypes.c_char_p
         calls = {name.removeprefix("spillway_"): self._checked(name, types) for name, types in _SIGNATURES.items()}
-        self._enable, self._lend, self._cpu_allocator = (calls.pop(name) for name in ("enable", "lend", "cpu_allocator"))
+        names = ("enable", "lend", "cpu_allocator", "materialize_many")
+        self._enable, self._lend, self._cpu_allocator, self._materialize_many = (calls.pop(name) for name in names)
         self.__dict__.update(calls)  # disable, step, materialize, ...: bound once, because some run at every op
 
     def _checked(self, name: str, argument_types: list[Any]) -> Callable[..., None]:
@@ -96,6 +98,11 @@ class Library:
         allocator = ctypes.c_void_p()
         self._cpu_allocator(ctypes.byref(allocator))
         return allocator.value or 0
+
+    def materialize_many(self, asked: list[tuple[int, int]]) -> None:
+        """Addresses of tensors, each with its flag: all of them are there at once."""
+        addresses, flags = zip(*asked)
+        self._materialize_many((ctypes.c_void_p * len(asked))(*addresses), (ctypes.c_int * len(asked))(*flags), len(asked))
 
     def stats(self) -> dict[str, Any]:
         text = self._handle.spillway_stats()

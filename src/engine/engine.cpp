@@ -137,7 +137,14 @@ void Engine::count(const Record& record, int sign) {
   mark_peak_ = std::max(mark_peak_, whole());
   if (rebuilding_ == 0) stats_.plain_peak = std::max(stats_.plain_peak, live_ + absent_);
   recent_.live = std::max(recent_.live, live_);
-  if ((record.owner != nullptr || record.orphan) && !record.exposed() && record.size >= options_.smallest) evictable_ += bytes;
+  (record.kept > 0 ? kept_ : evictable_) += movable_bytes(record) * sign;
+  if (regions_ > 0) note_region();
+}
+
+// Zero: it never leaves, pins or not.
+Bytes Engine::movable_bytes(const Record& record) const {
+  const bool may = (record.owner != nullptr || record.orphan) && !record.exposed() && record.size >= options_.smallest;
+  return may ? record.block.range.length() : 0_B;
 }
 
 void Engine::note_absent(const Record& record, int sign) {
@@ -260,6 +267,39 @@ void Engine::end_loan(Record* record, Lock& lock) {
   if (here) count(*record, +1);
   unref(record);
   if (waiting_ > 0) changed_.notify_all();
+}
+
+void Engine::begin_region() {
+  if (regions_++ == 0) cannot_leave_before_ = live_ - evictable_;
+}
+
+void Engine::keep(Record* record) {
+  ++record->pins;
+  if (record->kept++ > 0) return;
+  kept_ += movable_bytes(*record);
+  evictable_ -= movable_bytes(*record);
+  note_region();
+}
+
+void Engine::end_region(std::span<Record* const> kept) {
+  --regions_;
+  for (Record* record : kept) {
+    if (--record->kept == 0 && record->residence == Residence::resident) {
+      kept_ -= movable_bytes(*record);
+      evictable_ += movable_bytes(*record);
+    }
+    unpin(record);
+  }
+}
+
+// What a rebuild makes for a while is in no op's count either.
+void Engine::note_region() {
+  const Bytes needed = live_ - evictable_;
+  if (rebuilding_ > 0 || needed <= stats_.floor) return;
+  const Bytes made = std::max(needed - kept_ - cannot_leave_before_, 0_B);
+  stats_.floor = needed;
+  stats_.floor_op = {.name = "a compiled graph or another region of unseen kernels", .inputs = kept_, .outputs = {},
+                     .transient = made, .cannot_leave = needed - kept_ - made};
 }
 
 // Pins all and brings all home, or nothing. A rebuild may fail beside the other arguments and succeed without them.

@@ -160,6 +160,11 @@ class Engine {
   void end_loan(Record* record, Lock& lock);
   // Its bytes may have been changed outside any op.
   void note_outside_write(Record* record, Lock& lock);
+  // A region's kernels are out of sight: it is one op. What it keeps, and what is made in it, cannot leave until it ends,
+  // and the floor counts all of it at once.
+  void begin_region();
+  void keep(Record* record);
+  void end_region(std::span<Record* const> kept);
   // Starts the count of what one op allocates; `note_op` ends it and raises the floor.
   [[nodiscard]] std::uint64_t begin_op() {
     mark_peak_ = whole();
@@ -315,6 +320,7 @@ class Engine {
   void unref(Record* record);
   void release_recipes(Record& record);
   void count(const Record& record, int sign);
+  [[nodiscard]] Bytes movable_bytes(const Record& record) const;
   void note_absent(const Record& record, int sign);
   [[nodiscard]] double comeback_nanos(const Record& record) const;
   [[nodiscard]] bool wait_for_others(Lock& lock);
@@ -322,6 +328,7 @@ class Engine {
   [[nodiscard]] std::uint64_t meet(StreamId stream);
   void note_reserved();
   void raise_floor(Bytes needed, const OpBytes& bytes, const std::string& name);
+  void note_region();
   void trace_room_wait(Nanos took);
   struct Arrival { Tick tick; StallCause cause; };
   void wait_for_arrival(const Arrival& arrival, StreamId on, Lock& lock);
@@ -356,6 +363,8 @@ class Engine {
   bool child_ = false;  // see Note [Forked children]
   std::uint32_t most_stream_ = 0;  // the largest number of a stream met
   Bytes live_, peak_live_, mark_peak_, evictable_, cannot_leave_;
+  int regions_ = 0;     // that have begun and not ended
+  Bytes kept_, cannot_leave_before_;  // by regions, of what could leave otherwise; when the first of them began
   Bytes outside_, peak_reserved_;  // the peak counts what is outside, too
   std::uint64_t commits_ = 0;      // of the arena, when its bytes were last counted
   RecentPeaks recent_;

@@ -9,6 +9,7 @@
 #include <exception>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "torch/adapter.h"
@@ -93,11 +94,28 @@ const char* spillway_stats() {
 }
 
 int spillway_materialize(void* tensor, int flag) {
-  return guarded([&] { materialize(on(), *static_cast<c10::TensorImpl*>(tensor), static_cast<Exposure>(flag)); });
+  return guarded([&] { 
+    std::vector<Exposed> exposed;
+    add_exposed(*static_cast<c10::TensorImpl*>(tensor), static_cast<Exposure>(flag), exposed);
+    materialize(on(), exposed);
+  });
+}
+
+int spillway_materialize_many(void* const* tensors, const int* flags, int count) {
+  return guarded([&] {
+    std::vector<Exposed> exposed;
+    for (int i = 0; i < count; ++i) {
+      add_exposed(*static_cast<c10::TensorImpl*>(tensors[i]), static_cast<Exposure>(flags[i]), exposed);
+    }
+    materialize(on(), exposed);
+  });
 }
 
 int spillway_storage_materialize(void* storage, int flag) {
-  return guarded([&] { materialize(on(), *static_cast<c10::StorageImpl*>(storage), static_cast<Exposure>(flag)); });
+  return guarded([&] { 
+    const Exposed exposed{static_cast<c10::StorageImpl*>(storage), static_cast<Exposure>(flag)};
+    materialize(on(), std::span(&exposed, 1));
+  });
 }
 
 int spillway_cpu_allocator(void** allocator) {
@@ -125,7 +143,7 @@ int spillway_end_loan_with_dlpack(void* loan, void* managed, int versioned) {
 }
 
 int spillway_region_begin() {
-  return guarded([] { begin_region(); });
+  return guarded([] { begin_region(on().engine()); });
 }
 
 int spillway_region_end() {

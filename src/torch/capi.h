@@ -14,6 +14,7 @@ SPILLWAY_API int spillway_phase(int phase);
 SPILLWAY_API int spillway_set_budget(long long bytes);
 SPILLWAY_API const char* spillway_stats();
 SPILLWAY_API int spillway_materialize(void* tensor_impl, int flag);
+SPILLWAY_API int spillway_materialize_many(void* const* tensor_impls, const int* flags, int count);
 SPILLWAY_API int spillway_storage_materialize(void* storage_impl, int flag);
 // The allocator of CPU tensors; Python's storages ask torch's default one otherwise, past us.
 SPILLWAY_API int spillway_cpu_allocator(void** allocator);

@@ -85,7 +85,7 @@ class Call {
   }
 
   [[nodiscard]] bool wants_recipe() const {
-    if (traits_.replay == Replay::never || !engine_.wants_recipes()) return false;
+    if (traits_.replay == Replay::never || !engine_.wants_recipes() || in_region()) return false;
     // In place: only a storage whose making is known can take one more line.
     return traits_.replay == Replay::fresh || (!uses_.empty() && uses_[0].write && !uses_[0].record->recipes.empty());
   }
@@ -154,6 +154,7 @@ class Call {
 
   [[nodiscard]] std::string_view why_not() const {
     if (traits_.replay == Replay::never) return traits_.why_not;
+    if (in_region()) return "kernels out of our sight run around it, in a compiled graph, say";
     if (!engine_.wants_recipes() || recipe_) return {};
     return traits_.replay == Replay::in_place ? "it writes a storage whose making is not known" : "an argument cannot be kept as facts";
   }
@@ -177,7 +178,7 @@ class Call {
     Bytes sum;
     for (std::size_t i = 0; i < uses_.size(); ++i) {
       const Record* record = uses_[i].record;
-      bool seen = record->exposed() || record->size < engine_.options().smallest;  // counted as what cannot leave
+      bool seen = record->exposed() || record->kept > 0 || record->size < engine_.options().smallest;  // counted as what cannot leave
       for (std::size_t j = 0; j < i && !seen; ++j) seen = uses_[j].record == record;
       if (!seen) sum += record->block.range.length();
     }
@@ -246,8 +247,9 @@ class Call {
     if (!traits_.keeps_arguments && !in_region() && !captured) return;
     for (const Use& use : uses_) {
       if (traits_.keeps_arguments || captured) engine_.hold_for_life(use.record);
-      pin_in_region(use.record);
+      keep_in_region(engine_, use.record);
     }
+    for (Record* record : outputs_) keep_in_region(engine_, record);
   }
 
   Adapter& adapter_;

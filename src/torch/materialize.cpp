@@ -10,21 +10,43 @@ namespace spillway {
 
 namespace {
 
-// `act(record, lock)` while the bytes are home and pinned.
+// `act(which, record, lock)` for each of them while the bytes of all are home and pinned.
 template <class Act>
-void at_home(Adapter& adapter, c10::StorageImpl& storage, Act act) {
+void at_home_once(Adapter& adapter, std::span<c10::StorageImpl* const> storages, Act act) {
   Engine& engine = adapter.engine();
   auto lock = engine.lock();
-  Record* record = adapter.resolve(&storage);
-  if (record == nullptr) return;
-  const Use use{record, false};
-  if (const auto why = engine.acquire(std::span(&use, 1), adapter.stream(), lock)) {
+  c10::SmallVector<Use, 16> uses;
+  c10::SmallVector<std::size_t, 16> which;
+  for (std::size_t i = 0; i < storages.size(); ++i) {
+    if (Record* record = adapter.resolve(storages[i])) {
+      uses.push_back({record, false});
+      which.push_back(i);
+    }
+  }
+  if (const auto why = engine.acquire(std::span<const Use>(uses.data(), uses.size()), adapter.stream(), lock)) {
     lock.unlock();
     throw_out_of_memory(adapter, *why);
   }
-  act(record, lock);
-  pin_in_region(record);
-  engine.release(std::span(&use, 1));
+  try {
+    for (std::size_t i = 0; i < uses.size(); ++i) {
+      act(which[i], uses[i].record, lock);
+      keep_in_region(engine, uses[i].record);
+    }
+  } catch (...) {  // somebody could not be rebuilt before its ingredient changes
+    engine.release(uses);
+    throw;
+  }
+  engine.release(uses);
+}
+
+template <class Act>
+void at_home(Adapter& adapter, std::span<c10::StorageImpl* const> storages, Act act) {
+  try {
+    return at_home_once(adapter, storages, act);
+  } catch (const InPieces&) {
+    adapter.engine().empty_out();  // see Note [An empty house]
+  }
+  at_home_once(adapter, storages, act);
 }
 
 Storages storages_of(c10::TensorImpl& tensor) {
@@ -52,10 +74,16 @@ struct LentExport {
 
 }  // namespace
 
-void materialize(Adapter& adapter, c10::StorageImpl& storage, Exposure exposure) {
-  at_home(adapter, storage, [&](Record* record, Engine::Lock& lock) {
-    if (exposure != Exposure::read) adapter.engine().note_outside_write(record, lock);
-    if (exposure == Exposure::for_life) adapter.engine().hold_for_life(record);
+void add_exposed(c10::TensorImpl& tensor, Exposure exposure, std::vector<Exposed>& into) {
+  for (c10::StorageImpl* storage : storages_of(tensor)) into.push_back({storage, exposure});
+}
+
+void materialize(Adapter& adapter, std::span<const Exposed> exposed) {
+  Storages storages;
+  for (const Exposed& one : exposed) storages.push_back(one.storage);
+  at_home(adapter, storages, [&](std::size_t which, Record* record, Engine::Lock& lock) {
+    if (exposed[which].exposure != Exposure::read) adapter.engine().note_outside_write(record, lock);
+    if (exposed[which].exposure == Exposure::for_life) adapter.engine().hold_for_life(record);
   });
 }
 
@@ -67,11 +95,13 @@ void loosen(Adapter& adapter, c10::StorageImpl& storage, bool loose) {
 Record* lend(Adapter& adapter, c10::TensorImpl& tensor) {
   const Storages storages = storages_of(tensor);
   if (!adapter.options().where.is_cpu() || storages.size() != 1) {
-    materialize(adapter, tensor, Exposure::for_life);
+    std::vector<Exposed> exposed;
+    add_exposed(tensor, Exposure::for_life, exposed);
+    materialize(adapter, exposed);
     return nullptr;
   }
   Record* loan = nullptr;
-  at_home(adapter, *storages[0], [&](Record* record, Engine::Lock& lock) {
+  at_home(adapter, storages, [&](std::size_t, Record* record, Engine::Lock& lock) {
     adapter.engine().lend(record, lock);
     loan = record;
   });
@@ -97,10 +127,6 @@ void end_loan_with(Adapter& adapter, Record* loan, Exported& exported) {
 
 template void end_loan_with(Adapter&, Record*, DLManagedTensor&);
 template void end_loan_with(Adapter&, Record*, DLManagedTensorVersioned&);
-
-void materialize(Adapter& adapter, c10::TensorImpl& tensor, Exposure exposure) {
-  for (c10::StorageImpl* storage : storages_of(tensor)) materialize(adapter, *storage, exposure);
-}
 
 void tell_role(Adapter& adapter, c10::TensorImpl& tensor, StorageKind kind) {
   const Storages storages = storages_of(tensor);

@@ -1,8 +1,11 @@
-// Where a tensor leaves the dispatcher's sight: its bytes come home first, and stay as long as its address is out there.
+// Where tensors leave the dispatcher's sight: their bytes come home first, and stay as long as their address is out there.
 #pragma once
 
 #include <c10/core/StorageImpl.h>
 #include <c10/core/TensorImpl.h>
+
+#include <span>
+#include <vector>
 
 #include "torch/adapter.h"
 
@@ -14,8 +17,14 @@ enum class Exposure : int {
   for_life = 3,   // and its address is kept by somebody: never leaves again
 };
 
-void materialize(Adapter& adapter, c10::TensorImpl& tensor, Exposure exposure);
-void materialize(Adapter& adapter, c10::StorageImpl& storage, Exposure exposure);
+struct Exposed {
+  c10::StorageImpl* storage = nullptr;
+  Exposure exposure = Exposure::read;
+};
+
+void add_exposed(c10::TensorImpl& tensor, Exposure exposure, std::vector<Exposed>& into);
+// All of them at once, as an op has its arguments: one by one, the last would find no room to be rebuilt beside the others.
+void materialize(Adapter& adapter, std::span<const Exposed> exposed);
 
 // Whether a storage may leave although its Python object is held. Only once an op has seen it: what is only a storage is
 // read through that object.

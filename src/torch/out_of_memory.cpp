@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "torch/frame.h"
+#include "torch/region.h"
 
 namespace spillway {
 
@@ -27,6 +28,10 @@ Bytes bytes_of(std::span<const Use> uses) {
 }
 
 void describe_op(std::ostringstream& text, const Frame* frame) {
+  if (frame == nullptr && in_region()) {
+    text << "in a compiled graph or another region of unseen kernels";
+    return;
+  }
   if (frame == nullptr) {  // what reads no tensor is dispatched past us
     text << "for a new tensor (as torch.empty, torch.randn or torch.load make them, or a library for itself)";
     return;

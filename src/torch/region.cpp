@@ -7,25 +7,29 @@ namespace spillway {
 namespace {
 
 thread_local int depth = 0;
-thread_local std::vector<Record*> pinned;
+thread_local std::vector<Record*> kept;
 
 }  // namespace
 
 bool in_region() { return depth > 0; }
 
-void pin_in_region(Record* record) {
+void keep_in_region(Engine& engine, Record* record) {
   if (depth == 0) return;
-  ++record->pins;
-  pinned.push_back(record);
+  engine.keep(record);
+  kept.push_back(record);
 }
 
-void begin_region() { ++depth; }
+void begin_region(Engine& engine) {
+  if (depth++ > 0) return;
+  const auto lock = engine.lock();
+  engine.begin_region();
+}
 
 void end_region(Engine& engine) {
   if (--depth > 0) return;
   const auto lock = engine.lock();
-  for (Record* record : pinned) engine.unpin(record);
-  pinned.clear();
+  engine.end_region(kept);
+  kept.clear();
 }
 
 }  // namespace spillway

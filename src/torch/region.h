@@ -1,5 +1,6 @@
 // A stretch of a thread's work whose kernels are out of our sight (a compiled graph, a constructor that reads pointers):
-// whatever its visible ops touch stays until it ends.
+// whatever its visible ops read, write or make stays until it ends, and nothing is rebuilt by running one of them again,
+// since the kernels between them may have written over what it read or made.
 #pragma once
 
 #include "engine/engine.h"
@@ -8,8 +9,8 @@ namespace spillway {
 
 [[nodiscard]] bool in_region();
 // With the lock, inside a region: the record stays resident until the region ends.
-void pin_in_region(Record* record);
-void begin_region();
+void keep_in_region(Engine& engine, Record* record);
+void begin_region(Engine& engine);
 void end_region(Engine& engine);
 
 }  // namespace spillway

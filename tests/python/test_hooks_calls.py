@@ -30,7 +30,8 @@ def library():
 
 
 def flags_for(library, tensor):
-    return [flag for address, flag in library.named("materialize") if address == tensor._cdata]
+    asked = [*library.named("materialize"), *(pair for (many,) in library.named("materialize_many") for pair in many)]
+    return [flag for address, flag in asked if address == tensor._cdata]
 
 
 READERS = {
@@ -324,6 +325,7 @@ def test_an_extension_function_runs_in_a_region_with_its_tensors_resident(librar
     library.region_begin = lambda: order.append("begin")
     library.region_end = lambda: order.append("end")
     library.materialize = lambda address, flag: order.append(flag)
+    library.materialize_many = lambda asked: order.extend(flag for _, flag in asked)
     assert module.add(a, b=b).tolist() == [2, 2]
     assert order == ["begin", WRITES, WRITES, "called", "end", READS]  # the last one is tolist
     undo()
@@ -358,8 +360,11 @@ def step(x, w):
     running.add_(x.sum(0).detach())
     return torch.tanh(x @ w).sum()
 x = torch.randn(8, 4)
-step(x, weight).backward()
-asked = dict(library.named("materialize"))
+loss = step(x, weight)
+answers = [address for many, in library.named('materialize_many')[1:] for address, _ in many]
+assert len(answers) >= 2, answers  # the loss, and what backward saved
+loss.backward()
+asked = dict(pair for many, in library.named("materialize_many") for pair in many)
 assert asked[weight._cdata] == 0, asked
 assert asked[running._cdata] == 2, asked
 begins, ends = len(library.named("region_begin")), len(library.named("region_end"))
@@ -416,7 +421,7 @@ def test_triton_is_wrapped_when_the_script_imports_it():
             "assert jit.JITFunction.run.__wrapped__ is not None\n"
             "try: jit.JITFunction.run(None, torch.ones(2), grid=1, warmup=False)\n"
             "except Exception: pass\n"
-            "print([flag for _, flag in library.named('materialize')], len(library.named('region_end')))\n"
+            "print([flag for many, in library.named('materialize_many') for _, flag in many], len(library.named('region_end')))\n"
             "import inspect; assert 'class JITFunction' in inspect.getsource(jit)\n"
             "hooks.remove(); assert not hasattr(jit.JITFunction.run, '__wrapped__')\n")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment_of_tests())

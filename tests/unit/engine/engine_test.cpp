@@ -333,6 +333,63 @@ TEST_F(EngineTest, ALoanOutlivesItsStorage) {
   EXPECT_EQ(engine.most_available(), kBudget);
 }
 
+// region     begin                        end
+// kept             ########################     weight, 256 KiB
+// made                 ########                 128 KiB, dead again before the end
+//                           ################... 128 KiB that a storage shows later
+// floor                256 + 128 + 128, though no op was seen
+TEST_F(EngineTest, CountsAllThatARegionKeepsAndMakesAsOneOp) {
+  Storage& weight = make(256_KiB, 1);
+  Storage& other = make(256_KiB, 2);
+  {
+    const auto lock = engine.lock();
+    engine.begin_region();
+    engine.keep(weight.record);
+  }
+  const Record* dies = engine.try_allocate(128_KiB, device.caller_stream());
+  Record* stays = engine.try_allocate(128_KiB, device.caller_stream());
+  ASSERT_TRUE(engine.free(dies->data));
+
+  EXPECT_EQ(engine.stats().floor, 512_KiB);
+  EXPECT_EQ(engine.stats().floor_op.inputs, 256_KiB);
+  EXPECT_EQ(engine.stats().floor_op.transient, 256_KiB);
+  EXPECT_EQ(engine.stats().floor_op.cannot_leave, 0_B);
+  engine.evict_all(Leave::move);
+  EXPECT_NE(weight.data, nullptr);
+  EXPECT_EQ(other.data, nullptr);
+
+  Storage shown{.record = stays, .data = stays->data};
+  {
+    const auto lock = engine.lock();
+    engine.adopt(stays, &shown);
+    engine.end_region(std::array{weight.record});
+  }
+  engine.evict_all(Leave::move);
+  EXPECT_EQ(weight.data, nullptr);
+  EXPECT_EQ(shown.data, nullptr);
+  make(384_KiB, 3);
+  EXPECT_EQ(engine.stats().floor, 512_KiB);  // the region is over
+  engine.died(stays);
+}
+
+TEST_F(EngineTest, WhatDiesInARegionThatKeptItIsNoLongerCounted) {
+  const Storage& input = make(256_KiB, 1);
+  const std::array kept{input.record};
+  {
+    const auto lock = engine.lock();
+    engine.begin_region();
+    engine.keep(input.record);
+  }
+  ASSERT_TRUE(engine.free(input.data));
+  ASSERT_NE(engine.try_allocate(192_KiB, device.caller_stream()), nullptr);
+  {
+    const auto lock = engine.lock();
+    engine.end_region(kept);
+  }
+  EXPECT_EQ(engine.stats().floor, 256_KiB);
+  EXPECT_EQ(engine.most_available(), kBudget - 192_KiB);
+}
+
 TEST_F(EngineTest, AStorageThatDiesAwayGivesItsPlaceBelowBack) {
   for (int round = 0; round < 200; ++round) {  // 200 x 512 KiB would not fit below
     Storage& storage = make(512_KiB, 1);
