@@ -15,6 +15,9 @@ from typing import Any
 
 _FORMATS = {"float32": "f", "float64": "d", "float16": "e", "int64": "q", "int32": "i", "int16": "h", "int8": "b", "uint8": "B", "bool": "?"}
 
+# An op is known by what it gave; one that gives no tensor (item(), equal(), tolist()) by what it was given.
+_OPS = {"op": "output", "read": "input"}
+
 
 @dataclasses.dataclass(frozen=True)
 class Fact:
@@ -31,7 +34,7 @@ class Fact:
 
     def text(self) -> str:
         """`step 3, op 41 aten.mm.default`, `step 3, gradient of Net.fc.weight`."""
-        if self.kind == "op":
+        if self.kind in _OPS:
             return f"step {self.step}, op {self.index} {self.name}"
         return {"loss": f"step {self.step}, the loss", "raised": f"step {self.step}, {self.name}",
                 "end": f"step {self.step}, the end of the script"}.get(self.kind, f"step {self.step}, {self.kind} {self.name}")  # fmt: skip
@@ -69,7 +72,7 @@ def _event(fact: Fact) -> tuple[Any, ...]:
 
 def _tensor_name(fact: Fact, place: int) -> str:
     text = fact.tensors[place][0]
-    return f"output {place} ({text})" if fact.kind == "op" else text
+    return f"{_OPS[fact.kind]} {place} ({text})" if fact.kind in _OPS else text
 
 
 def find_difference(left: Iterable[str], right: Iterable[str], ignored: frozenset[str] = frozenset()) -> Difference | None:
@@ -87,11 +90,11 @@ def _equal_but_for_ignored(left: Fact, right: Fact, ignored: frozenset[str]) -> 
     def shapes(fact: Fact) -> list[str]:
         return [text for text, _ in fact.tensors]
 
-    return left.kind == "op" and left.name in ignored and _event(left) == _event(right) and shapes(left) == shapes(right)
+    return left.kind in _OPS and left.name in ignored and _event(left) == _event(right) and shapes(left) == shapes(right)
 
 
 def find_noise(left: Iterable[str], right: Iterable[str]) -> frozenset[str] | None:
-    """Ops whose outputs differ between two runs that are otherwise equal; None when more than op outputs differ.
+    """Ops whose tensors differ between two runs that are otherwise equal; None when more than op outputs differ.
 
     Such outputs hold bytes nobody wrote, or that nobody reads: if they mattered, a loss or a parameter would differ too.
     """

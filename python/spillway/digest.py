@@ -16,6 +16,7 @@ from typing import Any
 
 from spillway import api, hooks, native
 
+_PIECE_BYTES = 1 << 20  # of what has gaps between its elements and is copied together
 _PIECE_WORDS = 1 << 20  # 4 MiB of data and 24 MiB of temporaries at a time
 _MIX = 0x9E3779B97F4A7C15  # 2^64 over the golden ratio, odd: the usual multiplier of Fibonacci hashing
 
@@ -37,8 +38,32 @@ def digest(tensor: Any) -> int | None:
     if tensor.numel() == 0:
         return 0
     if tensor.device.type == "cpu":
-        return with_bytes(tensor, zlib.crc32)
-    return _digest_on_card(tensor)
+        result = 0
+        for piece in _pieces(tensor):
+            result = with_bytes(piece, lambda raw: zlib.crc32(raw, result))
+        return result
+    return _combined([_digest_on_card(piece) for piece in _pieces(tensor)])
+
+
+def _pieces(tensor: Any) -> Iterator[Any]:
+    """The tensor in parts that lie in one stretch of memory, or that can be copied together without much of it.
+
+    What repeats the same elements (expand) counts with one of them.
+    """
+    if is_dense(tensor.shape, tensor.stride()) or tensor.is_conj() or tensor.is_neg():
+        yield tensor
+        return
+    for dimension, stride in enumerate(tensor.stride()):
+        if stride == 0 and tensor.shape[dimension] > 1:
+            yield from _pieces(tensor.detach().narrow(dimension, 0, 1))
+            return
+    longest = max(range(tensor.dim()), key=lambda dimension: (tensor.shape[dimension] > 1, tensor.stride(dimension)))
+    rows = max(1, _PIECE_BYTES * tensor.shape[longest] // (tensor.numel() * tensor.element_size()))
+    if rows >= tensor.shape[longest]:
+        yield tensor
+        return
+    for begin in range(0, tensor.shape[longest], rows):
+        yield from _pieces(tensor.detach().narrow(longest, begin, min(rows, tensor.shape[longest] - begin)))
 
 
 def has_bytes(tensor: Any) -> bool:
@@ -94,14 +119,18 @@ def resident(tensor: Any, flag: int = native.READS) -> Iterator[None]:
 def _digest_on_card(tensor: Any) -> int:
     import torch
 
-    flat = tensor.detach().resolve_conj().resolve_neg().contiguous().view(-1).view(torch.uint8)
+    tensor = tensor.detach().resolve_conj().resolve_neg()
+    if is_dense(tensor.shape, tensor.stride()):
+        flat = tensor.as_strided((tensor.numel(),), (1,)).view(torch.uint8)  # in the order of memory, without a copy
+    else:
+        flat = tensor.contiguous().view(-1).view(torch.uint8)
     whole = flat.numel() // 4 * 4
     words = flat[:whole].view(torch.int32)
     sums = [
         (piece.long() * _weights(tensor.device)[: piece.numel()]).sum() for piece in words.split(_PIECE_WORDS) if piece.numel()
     ]
     sums.append((flat[whole:].long() * 257 ** torch.arange(flat.numel() - whole, device=tensor.device)).sum())
-    return _combined([value % 2**64 for value in torch.stack(sums).tolist()])
+    return _combined([value % 2**64 for value in torch._C.TensorBase.tolist(torch.stack(sums))])
 
 
 @functools.cache

@@ -1,7 +1,7 @@
 """What a training script computed, written down as it happens: the child process of `spillway verify`.
 
-A record is a text file with one fact per line, in the order of events: the checksum of every op's outputs, losses (what
-backward was called on), gradients before and parameters after each optimizer step, buffers and random state at step ends. Two
+A record is a text file with one fact per line, in the order of events: the checksum of every op's outputs (views by the elements
+they show), of what is read by an op without any (item(), tolist(), equal()), losses (what backward was called on), gradients before and parameters after each optimizer step, buffers and random state at step ends. Two
 runs are equal when their files are; the first line that differs is the first difference. The script is not
 changed: optimizers and modules are found through torch's global hooks, ops by a dispatch mode, which sits above the engine
 and never sees its moves and replays.
@@ -13,6 +13,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
+import enum
+import functools
 import json
 import os
 import sys
@@ -27,6 +30,7 @@ from spillway.digest import describe, digest, has_bytes, with_bytes
 from spillway.native import WRITES
 from spillway.seen import SeenModules
 from spillway.steps import StepWatcher, replace
+from spillway.unwritten import Unwritten
 
 # Their results, or the new part of them, are whatever lay in memory.
 _UNWRITTEN = {"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided", "resize_",
@@ -95,9 +99,11 @@ class Recorder:
         self._modules = SeenModules()
         self._watcher = StepWatcher(self._step_ended)
         self._optimizers: dict[int, int] = {}  # id -> in order of appearance
+        self._unwritten = Unwritten()
         self._stack = contextlib.ExitStack()
 
     def start(self) -> None:
+        import torch
         import torch.autograd as autograd
         from torch.optim import optimizer as module
 
@@ -109,6 +115,7 @@ class Recorder:
         replace(autograd, "_engine_run_backward", self._told_of_losses(autograd._engine_run_backward))
         if self._with_ops or self._flip is not None:
             self._stack.enter_context(_make_mode(self))
+            self._stack.callback(replace(torch.Tensor, "tolist", self._told_of_reads(torch.Tensor.tolist)))
 
     def finish(self, raised: BaseException | None) -> None:
         self._stack.close()
@@ -177,20 +184,60 @@ class Recorder:
             for index in range(torch.cuda.device_count()):
                 self._record.fact("random state", 0, f"cuda:{index}", [torch.cuda.get_rng_state(index)])
 
+    def _told_of_reads(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """tolist() on the CPU is no op."""
+
+        def tolist(tensor: Any) -> Any:
+            self._flip_before(_Kind.READS, [tensor])
+            result = original(tensor)
+            with _unrecorded():
+                self._read(self._next_op(), "torch.Tensor.tolist", [tensor])
+            return result
+
+        return tolist
+
+    def before(self, function: Any, args: Any) -> None:
+        if self._flip is not None:
+            self._flip_before(_traits(function).kind, _tensors_of(args))
+
+    def _flip_before(self, kind: _Kind, tensors: Sequence[Any]) -> None:
+        # What makes nothing of its own can only be given wrong bytes.
+        if kind in (_Kind.READS, _Kind.VIEWS) and self._is_flipped(self._record.op) and tensors:
+            flip_bit(tensors[0], self._flip[2])
+
+    def _is_flipped(self, index: int) -> bool:
+        return self._flip is not None and self._flip[:2] == (self._record.step, index)
+
+    def _next_op(self) -> int:
+        self._record.op += 1
+        return self._record.op - 1
+
     def op(self, function: Any, args: Any, kwargs: Any, result: Any) -> None:
-        """One op has run. Views are known by what they look at; profiler marks are no ops."""
+        """One op has run. Profiler marks are no ops."""
         if function.namespace == "profiler":
             return
-        traits = _traits(function)
-        index, self._record.op = self._record.op, self._record.op + 1
-        if traits is None:
-            return
-        tensors = _tensors_of([result, [args[place] for place in traits[0] if place < len(args)],
-                               [kwargs[name] for name in traits[1] if name in kwargs]])  # fmt: skip
-        if self._flip is not None and self._flip[:2] == (self._record.step, index) and tensors:
-            flip_bit(tensors[0], self._flip[2])
+        traits, index = _traits(function), self._next_op()
+        written = _tensors_of([[args[place] for place in traits.places if place < len(args)],
+                               [kwargs[name] for name in traits.names if name in kwargs]])  # fmt: skip
+        tensors = _tensors_of([result, written])
+        if traits.kind is _Kind.UNWRITTEN:
+            self._unwritten.add(tensors)
+        elif traits.kind is _Kind.READS:
+            self._read(index, str(function), _tensors_of([args, list(kwargs.values())]))
+        else:
+            self._unwritten.wrote(written)
+            if traits.kind is _Kind.MAKES and self._is_flipped(index) and tensors:
+                flip_bit(tensors[0], self._flip[2])
+            if self._with_ops:
+                digests = self._digests(tensors) if traits.kind is _Kind.VIEWS else None
+                self._record.fact("op", index, str(function), tensors, digests)
+
+    def _read(self, index: int, name: str, tensors: Sequence[Any]) -> None:
         if self._with_ops:
-            self._record.fact("op", index, str(function), tensors)
+            self._record.fact("read", index, name, tensors, self._digests(tensors))
+
+    def _digests(self, tensors: Sequence[Any]) -> list[int | None]:
+        return [None if tensor in self._unwritten else digest(tensor) for tensor in tensors]
 
 
 def flip_bit(tensor: Any, bit: int) -> None:
@@ -206,26 +253,38 @@ def flip_bit(tensor: Any, bit: int) -> None:
         tensor.detach().view(-1).view(torch.uint8)[bit // 8].bitwise_xor_(1 << bit % 8)
 
 
-_traits_of: dict[Any, tuple[list[int], list[str]] | None] = {}
+class _Kind(enum.Enum):
+    MAKES = "gives tensors of its own, or writes"
+    VIEWS = "gives other tensors on the memory of its arguments"
+    READS = "gives no tensor"
+    UNWRITTEN = "gives memory nobody has written"
 
 
-def _traits(function: Any) -> tuple[list[int], list[str]] | None:
-    """Places and names of the arguments an op writes; None for an op whose result says nothing (views, fresh memory)."""
-    if function not in _traits_of:
-        _traits_of[function] = _find_traits(function)
-    return _traits_of[function]
+@dataclasses.dataclass(frozen=True)
+class _Traits:
+    kind: _Kind
+    places: tuple[int, ...] = ()  # of the arguments it writes
+    names: tuple[str, ...] = ()
 
 
-def _find_traits(function: Any) -> tuple[list[int], list[str]] | None:
+@functools.cache
+def _traits(function: Any) -> _Traits:
     schema = getattr(function, "_schema", None)
     if schema is None:
-        return [], []
+        return _Traits(_Kind.MAKES)
     written = [argument.alias_info is not None and argument.alias_info.is_write for argument in schema.arguments]
-    is_view = not any(written) and any(result.alias_info is not None for result in schema.returns)
-    if is_view or schema.name.partition("::")[2] in _UNWRITTEN:
-        return None
-    places = [place for place, is_written in enumerate(written) if is_written]
-    return places, [schema.arguments[place].name for place in places]
+    places = tuple(place for place, is_written in enumerate(written) if is_written)
+    return _Traits(_kind(schema, bool(places)), places, tuple(schema.arguments[place].name for place in places))
+
+
+def _kind(schema: Any, writes: bool) -> _Kind:
+    if schema.name.partition("::")[2] in _UNWRITTEN:
+        return _Kind.UNWRITTEN
+    if writes:
+        return _Kind.MAKES
+    if not any("Tensor" in str(result.type) for result in schema.returns):
+        return _Kind.READS
+    return _Kind.VIEWS if any(result.alias_info is not None for result in schema.returns) else _Kind.MAKES
 
 
 def _tensors_of(things: Any) -> list[Any]:
@@ -261,6 +320,7 @@ def _make_mode(recorder: Recorder) -> Any:
 
     class OpsMode(TorchDispatchMode):
         def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            recorder.before(function, args)
             result = function(*args, **(kwargs or {}))
             recorder.op(function, args, kwargs or {}, result)
             return result

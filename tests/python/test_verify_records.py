@@ -9,6 +9,7 @@ import torch
 
 from spillway import compare, digest, recorder
 from spillway.seen import SeenModules
+from spillway.unwritten import Unwritten
 
 
 def line(kind="op", step=0, index=0, name="aten.mm.default", tensors=(("float32[2]", 1),)):
@@ -115,6 +116,19 @@ def test_only_reachable_elements_count():
     assert digest.digest(view) != before
 
 
+@pytest.mark.parametrize("place", [0, 1, 300_001, 599_999])
+@pytest.mark.parametrize("show", [lambda t: t.view(3, 2, -1)[:, :, ::2].transpose(0, 2), lambda t: t.view(2, 1, -1).expand(2, 1000, -1)])
+def test_what_has_gaps_or_repeats_is_seen_whole_and_never_copied_whole(show, place):
+    tensor = torch.zeros(600_000)
+    shown = show(tensor)
+    before, copied = digest.digest(shown), []
+    tensor[place] = 1
+    assert (digest.digest(shown) != before) == bool(shown.ne(0).any())
+    for piece in digest._pieces(shown):
+        copied.append(0 if digest.is_dense(piece.shape, piece.stride()) else piece.numel() * 4)
+    assert max(copied) <= 1 << 20
+
+
 @pytest.mark.parametrize("make", [
     lambda t: t.t(), lambda t: t[:, ::2], lambda t: t[0].expand(5, 6), lambda t: t.to_sparse(), lambda t: t.as_strided((3, 3), (1, 1)),
     lambda t: torch.complex(t, t).conj(), lambda t: t.requires_grad_(), lambda t: t[:0],
@@ -155,12 +169,26 @@ def test_modules_are_named_from_their_roots():
     assert [name for name, _ in seen.roots()] == ["Sequential"]
 
 
-def test_ops_that_say_nothing_leave_no_fact():
-    assert recorder._traits(torch.ops.aten.view.default) is None
-    assert recorder._traits(torch.ops.aten.empty.memory_format) is None
-    assert recorder._traits(torch.ops.aten.mm.default) == ([], [])
-    assert recorder._traits(torch.ops.aten.add_.Tensor) == ([0], ["self"])
-    assert recorder._traits(torch.ops.aten.mm.out) == ([2], ["out"])
+@pytest.mark.parametrize("op, kind, places, names", [
+    ("view.default", "VIEWS", (), ()), ("split.Tensor", "VIEWS", (), ()), ("empty.memory_format", "UNWRITTEN", (), ()),
+    ("_local_scalar_dense.default", "READS", (), ()), ("equal.default", "READS", (), ()), ("mm.default", "MAKES", (), ()),
+    ("unbind.int", "VIEWS", (), ()), ("add_.Tensor", "MAKES", (0,), ("self",)), ("mm.out", "MAKES", (2,), ("out",)),
+    ("_foreach_add_.List", "MAKES", (0,), ("self",)),
+])  # fmt: skip
+def test_an_ops_schema_tells_what_to_look_at(op, kind, places, names):
+    packet, overload = op.split(".")
+    traits = recorder._traits(getattr(getattr(torch.ops.aten, packet), overload))
+    assert (traits.kind.name, traits.places, traits.names) == (kind, places, names)
+
+
+def test_memory_is_unwritten_until_one_op_has_written_all_of_it():
+    seen, fresh, other = Unwritten(), torch.empty(4, 3), torch.zeros(4)
+    seen.add([fresh])
+    assert fresh in seen and fresh.t()[1:] in seen and other not in seen
+    seen.wrote([fresh[1:], other])
+    assert fresh in seen
+    seen.wrote([fresh.t()])
+    assert fresh not in seen
 
 
 def test_looking_at_an_op_keeps_nothing_alive(tmp_path):

@@ -134,3 +134,40 @@ def test_training_without_an_optimizer_is_compared_at_each_backward(verify):
                   "--once")
     assert done.returncode == 0
     assert "4 steps" in done.stdout and "gradients" in done.stdout
+
+
+READS = """
+import torch
+torch.manual_seed(0)
+weight = torch.randn(4, 6, requires_grad=True)
+optimizer = torch.optim.SGD([weight], lr=0.1)
+kept = torch.arange(24.).view(4, 6)
+for step in range(2):
+    optimizer.zero_grad()
+    weight.sum().backward()
+    optimizer.step()
+    {}
+"""
+
+
+@pytest.mark.parametrize("read, op, says", [
+    ("shown = kept.t()", 0, "aten.t.default, output 0 (float32[6, 4]), element [3, 0]: "),
+    ("shown = kept[:, 2:4]", 0, "aten.slice.Tensor, output 0 (float32[4, 2]), element [0, 1]: "),
+    ("print(kept[0, 3].item())", 2, "aten._local_scalar_dense.default, input 0 (float32[]), element []: "),
+    ("kept.tolist()", 0, "torch.Tensor.tolist, input 0 (float32[4, 6]), element [0, 3]: "),
+    ("torch.equal(kept, weight)", 0, "aten.equal.default, input 0 (float32[4, 6]), element [0, 3]: "),
+])  # fmt: skip
+def test_wrong_bytes_that_are_only_looked_at_are_named(verify, read, op, says):
+    # Step 1 begins after the first optimizer step: with the read, given wrong bytes. Bit 100 lies in element 3.
+    bit = 4 if "item" in read else 100
+    done = verify(READS.format(read), "--once", "--quiet", SPILLWAY_TEST_FLIP=f"1:{op}:{bit}")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert done.stdout.startswith(f"different: step 1, op {op} {says}"), done.stdout
+    assert "train.py:11" in done.stdout
+
+
+def test_looking_at_memory_nobody_wrote_is_no_difference(verify):
+    looks = "torch.empty(1000).view(10, 100).tolist(); half = torch.empty(1000); half[:500] = 1; half.view(-1)[900].item()"
+    done = verify(READS.format(looks), "--quiet")
+    assert done.returncode == 0, done.stdout
+    assert "never written" not in done.stdout and " reads" in done.stdout
