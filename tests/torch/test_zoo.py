@@ -102,6 +102,16 @@ def test_watching_moves_nothing_and_changes_nothing(name):
     assert 0 < stats["floor_bytes"] < stats["peak_live_bytes"] <= stats["peak_bytes"]
 
 
+@pytest.mark.parametrize("name", every(12, 6))
+def test_in_the_plain_peak_that_watching_tells_nothing_moves(name):
+    plain, watched = prepare(name)
+
+    run = run_budgeted(name, watched["stats"]["peak_bytes"])
+
+    assert first_difference(plain, run) is None
+    assert run["stats"]["moved_out_bytes"] == run["stats"]["dropped_bytes"] == run["stats"]["violations"] == 0
+
+
 @pytest.mark.parametrize("name", every(7, 1))
 def test_memory_that_left_may_be_overwritten(name):
     _, watched = prepare(name)
