@@ -4,7 +4,7 @@
 // alphabetical order, and call it in add_commands() in main.cpp. The function adds a subcommand, binds its options to
 // values held by a shared_ptr that the callback captures, and does the work in the callback. A callback prints results
 // to stdout, throws InputError for anything the user can mend, and returns normally otherwise: main() turns the error
-// into one sentence on stderr and exit code 2.
+// into one sentence on stderr and exit code 2. What was answered and is a no throws CLI::RuntimeError with its exit code.
 #pragma once
 
 namespace CLI {
@@ -16,5 +16,8 @@ namespace spillway {
 void add_export(CLI::App& app);
 void add_import(CLI::App& app);
 void add_report(CLI::App& app);
+void add_simulate(CLI::App& app);
+
+inline constexpr int kDoesNotFit = 3;  // the exit code when a budget cannot be met
 
 }  // namespace spillway

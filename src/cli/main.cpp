@@ -35,6 +35,7 @@ void add_commands(CLI::App& app) {
   spillway::add_export(app);
   spillway::add_import(app);
   spillway::add_report(app);
+  spillway::add_simulate(app);
 }
 
 // CLI11 ends --help and --version with an error of exit code 0; only those print what it carries.
@@ -46,6 +47,8 @@ int run(int argc, char** argv) {
     app.parse(argc, argv);
     if (app.get_subcommands().empty()) throw spillway::InputError("which command? See --help");
     return 0;
+  } catch (const CLI::RuntimeError& answer) {
+    return answer.get_exit_code();
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);
     return complain((std::string(error.what()) + "; see --help").c_str(), kBadInput);

@@ -61,8 +61,9 @@ class Device {
   virtual void decommit(Tier tier, Range range) = 0;
   [[nodiscard]] virtual Bytes committed(Tier tier) const = 0;
 
-  // The address of an offset for kernels (device tier) or for the host (host tier); null for the file tier and where
-  // no bytes are held. Valid as long as the reservation, memory behind it or not.
+  // The address of an offset for kernels (device tier) or for the host (host tier); null for the file tier. Valid as long
+  // as the reservation, memory behind it or not. Where no bytes are held, the device's addresses only tell places apart
+  // and are not to be followed, and the host has none.
   [[nodiscard]] virtual std::byte* address(Tier tier, Bytes offset) const = 0;
 
   // A new stream of the device's own, independent of all others.

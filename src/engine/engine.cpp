@@ -456,7 +456,7 @@ void Engine::end_step(const std::vector<Nanos>& durations) {
   steer_end_step(durations, lock);
 }
 
-void Engine::set_policy(ReactivePolicy policy, Leave leave, bool plans) {
+void Engine::set_policy(ReactivePolicy policy, Leave leave, const PlanPolicy* plans) {
   const Lock lock(mutex_);
   options_.policy = policy;
   options_.leave = leave;

@@ -75,7 +75,9 @@ struct EngineOptions {
   ReactivePolicy policy = ReactivePolicy::dtr;
   Leave leave = Leave::cheaper;
   double move_nanos_per_byte = 1.0;  // out and back, for the choice between move and replay
-  bool plans = false;           // steps that repeat are planned; what a plan leaves open is up to the policy
+  const PlanPolicy* plans = nullptr;  // steps that repeat are planned so; what a plan leaves open is up to the policy
+  int plan_rounds = 12;         // of improvement in the background
+  bool plans_at_once = false;   // by the thread that ends the step, for runs that must come out the same every time
   Costs costs;                  // what plans reckon with
   bool poison = false;          // overwrite what has left
 };
@@ -216,7 +218,7 @@ class Engine {
   void set_budget(std::optional<Bytes> budget);
   // False: what cannot leave is more than that, and the budget stays what it was.
   [[nodiscard]] bool try_set_budget(std::optional<Bytes> budget);
-  void set_policy(ReactivePolicy policy, Leave leave, bool plans);
+  void set_policy(ReactivePolicy policy, Leave leave, const PlanPolicy* plans);
   // What is home may have been written by ops nobody told us of: no copy of it below is good, nothing is rebuilt from it.
   void trust_nothing();
   // Counts and peaks start again from what is there now.
@@ -293,7 +295,7 @@ class Engine {
   void rebuild(Record* record, Lock& lock);
   void arrive(Record& record, const Block& block);
   void settle(Record& record, const Block& block);
-  [[nodiscard]] bool plans() const { return options_.plans && options_.budget.has_value() && !child_; }
+  [[nodiscard]] bool plans() const { return options_.plans != nullptr && options_.budget.has_value() && !child_; }
   void start_due(Bytes need, Lock& lock);
   [[nodiscard]] bool try_prefetch(Record* record, Lock& lock);
   [[nodiscard]] static Record* find_part(const Leaving& leaving, std::span<const Use> uses, std::span<Record* const> outputs);

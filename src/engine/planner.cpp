@@ -10,7 +10,6 @@ namespace spillway {
 namespace {
 
 constexpr int kTriesARound = 2000;
-constexpr int kRounds = 12;
 
 // A script nobody could improve by this much more is good enough.
 bool is_worth(const Prediction& better, const Prediction& than) {
@@ -32,14 +31,18 @@ Planner::~Planner() {
 }
 
 void Planner::start(PlanTask task) {
+  const bool at_once = task.at_once;
   {
     const std::lock_guard lock(mutex_);
-    task_ = std::move(task);
     script_.reset();
     busy_ = true;
-    if (!thread_.joinable()) thread_ = std::jthread([this](std::stop_token stop) { run(std::move(stop)); });
+    if (!at_once) task_ = task;
+    if (!at_once && !thread_.joinable()) thread_ = std::jthread([this](std::stop_token stop) { run(std::move(stop)); });
   }
-  changed_.notify_all();
+  if (!at_once) return changed_.notify_all();
+  work(task);
+  const std::lock_guard lock(mutex_);
+  busy_ = false;
 }
 
 void Planner::cancel() {
@@ -66,15 +69,13 @@ void Planner::wait() {
 
 void Planner::run(std::stop_token stop) {
   block_signals();
-  Plan plan;
   for (;;) {
     std::unique_lock lock(mutex_);
     if (!changed_.wait(lock, stop, [this] { return task_.has_value(); })) return;
     const PlanTask task = std::move(*task_);
     task_.reset();
     lock.unlock();
-    if (task.anew) plan = {};
-    work(task, plan);
+    work(task);
     lock.lock();
     if (!task_) busy_ = false;
     changed_.notify_all();
@@ -91,23 +92,24 @@ void Planner::publish(std::shared_ptr<const Script> script) {
   if (!task_ && busy_) script_ = std::move(script);
 }
 
-void Planner::work(const PlanTask& task, Plan& plan) {
+void Planner::work(const PlanTask& task) {
+  if (task.anew) plan_ = {};
   const auto whole = find_step(task.steps->trace, StepRecorder::kStep);
   if (!whole || whole->ops == 0) return;
   const Liveness step(task.steps->trace, *whole);
   const PlanRequest request{.step = step, .costs = task.costs, .budget = task.budget};
   const auto offer = [&](Plan found) {
-    if (!is_better(found.predicted, plan.predicted)) return;
-    const bool worth = is_worth(found.predicted, plan.predicted);
-    plan = std::move(found);
-    if (worth) publish(std::make_shared<Script>(*task.steps, step, plan, task.budget));
+    if (!is_better(found.predicted, plan_.predicted)) return;
+    const bool worth = is_worth(found.predicted, plan_.predicted);
+    plan_ = std::move(found);
+    if (worth) publish(std::make_shared<Script>(*task.steps, step, plan_, task.budget));
   };
-  plan = plan_hybrid(request, plan);
-  publish(std::make_shared<Script>(*task.steps, step, plan, task.budget));
-  if (plan.gaps.empty()) return;
+  plan_ = task.policy->plan(request, plan_);
+  publish(std::make_shared<Script>(*task.steps, step, plan_, task.budget));
+  if (plan_.gaps.empty() || !task.policy->improves) return;
   if (!is_stale()) offer(plan_step_by_step(request));
-  for (int round = 0; round < kRounds && !is_stale(); ++round) {
-    offer(improve(request, plan, kTriesARound, static_cast<std::uint32_t>(round)));
+  for (int round = 0; round < task.rounds && !is_stale(); ++round) {
+    offer(improve(request, plan_, kTriesARound, static_cast<std::uint32_t>(round)));
   }
 }
 

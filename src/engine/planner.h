@@ -1,4 +1,6 @@
 // Makes scripts from recorded steps on a thread of its own, the first one soon and better ones while there are any.
+//
+// Asked for `at_once`, everything is done by the thread that asks: same steps, same script, whatever the machine does.
 #pragma once
 
 #include <condition_variable>
@@ -8,6 +10,7 @@
 #include <thread>
 
 #include "engine/script.h"
+#include "plan/policies.h"
 
 namespace spillway {
 
@@ -15,7 +18,10 @@ struct PlanTask {
   std::shared_ptr<const RecordedSteps> steps;
   Costs costs;
   Bytes budget;
-  bool anew = true;  // false: the same steps as before, so the choices made for them are a start
+  const PlanPolicy* policy = nullptr;
+  int rounds = 0;        // of improvement, at most, where the policy improves
+  bool anew = true;      // false: the same steps as before, so the choices made for them are a start
+  bool at_once = false;  // by the calling thread
 };
 
 class Planner {
@@ -36,7 +42,7 @@ class Planner {
 
  private:
   void run(std::stop_token stop);
-  void work(const PlanTask& task, Plan& plan);
+  void work(const PlanTask& task);
   [[nodiscard]] bool is_stale() const;
   void publish(std::shared_ptr<const Script> script);
 
@@ -45,6 +51,7 @@ class Planner {
   std::optional<PlanTask> task_;
   bool busy_ = false;
   std::shared_ptr<const Script> script_;
+  Plan plan_;  // the best so far: the working thread's
   std::jthread thread_;
 };
 

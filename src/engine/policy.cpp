@@ -1,5 +1,7 @@
 #include "engine/policy.h"
 
+#include "plan/policies.h"
+
 namespace spillway {
 
 std::optional<ReactivePolicy> find_policy(std::string_view name) {
@@ -10,6 +12,12 @@ std::optional<ReactivePolicy> find_policy(std::string_view name) {
 
 std::string_view name_of(ReactivePolicy policy) {
   return policy == ReactivePolicy::lru ? "lru" : "dtr";
+}
+
+std::string known_policies() {
+  std::string names;
+  for (const PlanPolicy& policy : plan_policies()) names += std::string(policy.name) + ", ";
+  return names + "dtr and lru";
 }
 
 double eviction_score(ReactivePolicy policy, const Candidate& candidate) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "base/units.h"
@@ -16,6 +17,8 @@ enum class ReactivePolicy : std::uint8_t {
 
 [[nodiscard]] std::optional<ReactivePolicy> find_policy(std::string_view name);
 [[nodiscard]] std::string_view name_of(ReactivePolicy policy);
+// Every policy a user may name, planned ones first, in words: "hybrid, ..., dtr and lru".
+[[nodiscard]] std::string known_policies();
 
 struct Candidate {
   std::uint64_t staleness = 1;  // ops since its last use, at least 1

@@ -256,14 +256,15 @@ void Engine::note_replay(const Record* temporary, const ReplayNote& replay) {
 // Whoever was dropped and needs the bytes as they are now comes back before they change.
 void Engine::before_write(Record* record, Lock& lock) {
   while (record->dependents > 0) {
-    const auto heir = std::ranges::find_if(dropped_, [&](const Record* dropped) {
-      return dropped->residence == Residence::dropped && std::ranges::find(dropped->leaves, record) != dropped->leaves.end();
-    });
-    if (heir == dropped_.end()) {
+    Record* victim = nullptr;  // the oldest: a set of addresses has no order that lasts
+    for (Record* dropped : dropped_) {
+      const bool heir = dropped->residence == Residence::dropped && std::ranges::find(dropped->leaves, record) != dropped->leaves.end();
+      if (heir && (victim == nullptr || dropped->id < victim->id)) victim = dropped;
+    }
+    if (victim == nullptr) {
       changed_.wait(lock);  // another thread is rebuilding it
       continue;
     }
-    Record* victim = *heir;
     if (victim->orphan) {
       rebuild(victim, lock);
       continue;

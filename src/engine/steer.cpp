@@ -124,7 +124,7 @@ void Engine::steer_end_step(const std::vector<Nanos>& durations, Lock& lock) {
     begin_recording();
   }
   if (auto script = planner_.take()) {
-    tape_.plan(arena_.limit(), script->predicted());
+    tape_.plan(options_.plans->name, arena_.limit(), script->predicted());
     course_.set(std::move(script));
     layout_.forget();
   }
@@ -144,7 +144,8 @@ void Engine::begin_recording() {
 
 void Engine::start_planning(bool anew) {
   const Bytes budget = arena_.limit() * (kSlackParts - slack_) / kSlackParts;
-  planner_.start({.steps = recorded_, .costs = options_.costs, .budget = budget, .anew = anew});
+  planner_.start({.steps = recorded_, .costs = options_.costs, .budget = budget, .policy = options_.plans,
+                  .rounds = options_.plan_rounds, .anew = anew, .at_once = options_.plans_at_once});
 }
 
 // The plan fits by bytes and yet somebody had to leave unasked, or blocks do not fit beside each other: memory nobody

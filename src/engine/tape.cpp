@@ -105,9 +105,9 @@ void Tape::budget(Bytes bytes) {
   if (on()) write(BudgetChange{.budget = bytes, .job = kJob, .at = now()});
 }
 
-void Tape::plan(Bytes budget, const Prediction& predicted) {
+void Tape::plan(std::string_view policy, Bytes budget, const Prediction& predicted) {
   if (!on()) return;
-  write(PlanMade{.policy = writer_->intern("hybrid"), .job = kJob, .step = StepIndex{step_}, .budget = budget,
+  write(PlanMade{.policy = writer_->intern(policy), .job = kJob, .step = StepIndex{step_}, .budget = budget,
                  .predicted_peak = predicted.peak, .shortfall = predicted.over, .predicted_time = predicted.time, .took = {}, .at = now()});
 }
 

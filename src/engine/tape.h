@@ -57,7 +57,7 @@ class Tape {
   void fact(std::string key, std::string value);
   void budget(Bytes bytes);
   // From the next step on this plan is followed.
-  void plan(Bytes budget, const Prediction& predicted);
+  void plan(std::string_view policy, Bytes budget, const Prediction& predicted);
   void birth(const Record& record);
   void death(const Record& record);
   // What the storage is for, told by somebody who knows.

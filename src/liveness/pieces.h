@@ -4,6 +4,9 @@
 #include <cstdint>
 #include <string_view>
 
+#include "base/units.h"
+#include "trace/trace.h"
+
 namespace spillway {
 
 // How many lists of tensors the operator walks side by side; 0 for one that does not split. Names with or without
@@ -15,5 +18,9 @@ namespace spillway {
   if (holds("_foreach_addc")) return 3;  // addcmul, addcdiv: self and two more
   return holds("_foreach_") ? 2 : 0;
 }
+
+// The trace with every such op whose storages are more than `most` run in pieces of at most that, each an op of its own
+// with its share of the time and the transient. Ops are numbered anew. What cannot be told apart into lists stays whole.
+[[nodiscard]] Trace cut_lists(const Trace& trace, Bytes most);
 
 }  // namespace spillway

@@ -48,9 +48,9 @@ std::string allocator_of(const nlohmann::json& options) { return options.value("
 EngineOptions engine_options(const nlohmann::json& options) {
   const std::string policy = options.value("policy", "dtr");
   EngineOptions engine;
-  engine.plans = policy == "hybrid";
-  const auto found = engine.plans ? ReactivePolicy::dtr : find_policy(policy);
-  if (!found) throw InputError("unknown policy '" + policy + "': hybrid, dtr and lru are there");
+  engine.plans = find_plan_policy(policy);
+  const auto found = engine.plans != nullptr ? ReactivePolicy::dtr : find_policy(policy);
+  if (!found) throw InputError("unknown policy '" + policy + "': " + known_policies() + " are there");
   engine.budget = bytes_option(options, "budget_bytes");
   engine.policy = *found;
   engine.leave = *found == ReactivePolicy::lru ? Leave::move : Leave::cheaper;

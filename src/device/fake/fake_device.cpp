@@ -14,7 +14,7 @@ FakeDevice::FakeDevice(Card card, FakeOptions options)
              .holds_bytes = false},
       ledgers_{Ledger(card_.granule, card_.memory), Ledger(card_.granule, card_.host_memory),
                Ledger(card_.granule, card_.file_room)},
-      timeline_(card_),
+      clock_(card_),
       races_(options.detect_races ? std::make_unique<Races>() : nullptr) {
   for (Rate rate : {card_.out, card_.in, card_.out_both, card_.in_both, card_.hbm / 2, card_.host_copy,
                     card_.file_write, card_.file_read})
@@ -36,7 +36,7 @@ bool FakeDevice::try_commit(Tier tier, Range range) {
 void FakeDevice::decommit(Tier tier, Range range) {
   const std::lock_guard lock(mutex_);
   ledger(tier).check_decommit(range);
-  SPILLWAY_ENSURE(!timeline_.is_touched(tier, range), "decommit under an enqueued copy");
+  SPILLWAY_ENSURE(!clock_.is_touched(tier, range), "decommit under an enqueued copy");
   if (races_) races_->forget(tier, range);
   ledger(tier).decommit(range);
 }
@@ -46,58 +46,63 @@ Bytes FakeDevice::committed(Tier tier) const {
   return ledgers_[static_cast<std::size_t>(tier)].committed();
 }
 
+std::byte* FakeDevice::address(Tier tier, Bytes offset) const {
+  constexpr std::uintptr_t kFirst = std::uintptr_t{1} << 44;  // nobody's, and never null
+  return tier == Tier::device ? reinterpret_cast<std::byte*>(kFirst + static_cast<std::uintptr_t>(offset.count)) : nullptr;
+}
+
 StreamId FakeDevice::open_stream() {
   const std::lock_guard lock(mutex_);
   if (races_) races_->open_stream();
-  return timeline_.open_stream();
+  return clock_.open_stream();
 }
 
 void FakeDevice::check_stream(StreamId stream) const {
-  SPILLWAY_ENSURE(timeline_.has(stream), "a stream of this device");
+  SPILLWAY_ENSURE(clock_.has(stream), "a stream of this device");
 }
 
 void FakeDevice::check_tick(Tick tick) const {
   check_stream(tick.stream);
-  SPILLWAY_ENSURE(tick.value <= timeline_.recorded(tick.stream), "a tick that was recorded");
+  SPILLWAY_ENSURE(tick.value <= clock_.recorded(tick.stream), "a tick that was recorded");
 }
 
-void FakeDevice::spend(Nanos host_time) { timeline_.advance_to(timeline_.now() + host_time); }
+void FakeDevice::spend(Nanos host_time) { clock_.advance_to(clock_.now() + host_time); }
 
 void FakeDevice::copy(StreamId on, Place to, Place from, Bytes size) {
   const std::lock_guard lock(mutex_);
   check_stream(on);
   if (size == 0_B) return;
   check_copy(ledger(to.tier), to, ledger(from.tier), from, size);
-  if (races_) races_->enqueue(on, std::array{Use{from, size, false}, Use{to, size, true}});
+  if (races_) races_->enqueue(on, std::array{MemoryUse{from, size, false}, MemoryUse{to, size, true}});
   spend(card_.launch);
-  timeline_.copy(on, to, from, size);
+  clock_.copy(on, to, from, size);
 }
 
 // A kernel that writes at the memory's full rate.
 void FakeDevice::fill(StreamId on, Bytes offset, Bytes size, std::byte) {
   if (size == 0_B) return;
-  const Use write{{Tier::device, offset}, size, /*writes=*/true};
+  const MemoryUse write{{Tier::device, offset}, size, /*writes=*/true};
   const double seconds = static_cast<double>(size.count) / static_cast<double>(card_.hbm.count);
   compute(on, Nanos{static_cast<std::int64_t>(seconds * 1e9)}, std::span(&write, 1));
 }
 
-void FakeDevice::compute(StreamId on, Nanos duration, std::span<const Use> uses) {
+void FakeDevice::compute(StreamId on, Nanos duration, std::span<const MemoryUse> uses) {
   const std::lock_guard lock(mutex_);
   check_stream(on);
   SPILLWAY_ENSURE(duration >= 0_ns, "a kernel takes no negative time");
-  for (const Use& use : uses)
+  for (const MemoryUse& use : uses)
     SPILLWAY_ENSURE(ledger(use.place.tier).holds({use.place.offset, use.place.offset + use.size}),
                     "a kernel uses committed memory");
   if (races_) races_->enqueue(on, uses);
   spend(card_.launch);
-  timeline_.compute(on, duration);
+  clock_.compute(on, duration);
 }
 
 Tick FakeDevice::record(StreamId on) {
   const std::lock_guard lock(mutex_);
   check_stream(on);
   spend(card_.event);
-  const Tick tick = timeline_.record(on);
+  const Tick tick = clock_.record(on);
   if (races_) races_->record(tick);
   return tick;
 }
@@ -107,7 +112,7 @@ void FakeDevice::wait(StreamId waiter, Tick tick) {
   check_stream(waiter);
   check_tick(tick);
   spend(card_.event);
-  timeline_.wait(waiter, tick);
+  clock_.wait(waiter, tick);
   if (races_) races_->wait(waiter, tick);
 }
 
@@ -115,7 +120,7 @@ bool FakeDevice::query(Tick tick) {
   const std::lock_guard lock(mutex_);
   check_tick(tick);
   spend(card_.event);
-  if (!timeline_.is_done(tick)) return false;
+  if (!clock_.is_done(tick)) return false;
   if (races_) races_->host_saw(tick);
   return true;
 }
@@ -123,7 +128,7 @@ bool FakeDevice::query(Tick tick) {
 void FakeDevice::synchronize(Tick tick) {
   const std::lock_guard lock(mutex_);
   check_tick(tick);
-  timeline_.advance_until_done(tick);
+  clock_.advance_until_done(tick);
   if (races_) races_->host_saw(tick);
 }
 
@@ -131,12 +136,20 @@ Nanos FakeDevice::elapsed(Tick from, Tick to) {
   const std::lock_guard lock(mutex_);
   check_tick(from);
   check_tick(to);
-  return timeline_.time_of(to) - timeline_.time_of(from);
+  return clock_.time_of(to) - clock_.time_of(from);
 }
 
 Nanos FakeDevice::now() const {
   const std::lock_guard lock(mutex_);
-  return timeline_.now();
+  return clock_.now();
+}
+
+void FakeDevice::set_link_percent(std::int64_t percent) {
+  const std::lock_guard lock(mutex_);
+  SPILLWAY_ENSURE(percent > 0, "a link that carries something");
+  Card card = card_;
+  for (Rate Card::*rate : {&Card::out, &Card::in, &Card::out_both, &Card::in_both}) card.*rate = card_.*rate * percent / 100;
+  clock_.set_card(card);
 }
 
 void FakeDevice::advance(Nanos host_work) {

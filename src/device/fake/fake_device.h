@@ -19,7 +19,7 @@
 #include "device/device.h"
 #include "device/fake/card.h"
 #include "device/fake/races.h"
-#include "device/fake/timeline.h"
+#include "device/fake/virtual_clock.h"
 #include "device/ledger.h"
 
 namespace spillway {
@@ -37,7 +37,7 @@ class FakeDevice final : public Device {
   [[nodiscard]] bool try_commit(Tier tier, Range range) override;
   void decommit(Tier tier, Range range) override;
   [[nodiscard]] Bytes committed(Tier tier) const override;
-  [[nodiscard]] std::byte* address(Tier, Bytes) const override { return nullptr; }
+  [[nodiscard]] std::byte* address(Tier tier, Bytes offset) const override;
 
   [[nodiscard]] StreamId open_stream() override;
   void copy(StreamId on, Place to, Place from, Bytes size) override;
@@ -51,9 +51,11 @@ class FakeDevice final : public Device {
 
   // Enqueues a kernel that takes `duration` when nothing is beside it. `uses`: what it reads and writes, for
   // detect_races; must be committed.
-  void compute(StreamId on, Nanos duration, std::span<const Use> uses = {});
+  void compute(StreamId on, Nanos duration, std::span<const MemoryUse> uses = {});
   // The host works for so long.
   void advance(Nanos host_work);
+  // From now on the link runs at so many hundredths of the card's rates, copies under way included.
+  void set_link_percent(std::int64_t percent);
 
   [[nodiscard]] const Card& card() const { return card_; }
 
@@ -67,7 +69,7 @@ class FakeDevice final : public Device {
   const DeviceFacts facts_;
   mutable std::mutex mutex_;  // guards everything below
   std::array<Ledger, kTierCount> ledgers_;
-  Timeline timeline_;
+  VirtualClock clock_;
   std::unique_ptr<Races> races_;  // null: not asked for
 };
 

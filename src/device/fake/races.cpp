@@ -31,12 +31,12 @@ bool Races::is_before(Access access, const Clock& clock) {
   return access.number == 0 || (access.stream < clock.size() && clock[access.stream] >= access.number);
 }
 
-void Races::enqueue(StreamId on, std::span<const Use> uses) {
+void Races::enqueue(StreamId on, std::span<const MemoryUse> uses) {
   Clock& clock = clocks_[on.index];
   if (clock.size() <= on.index) clock.resize(on.index + 1);
   join(clock, host_);
   ++clock[on.index];
-  for (const Use& use : uses) touch(use, on.index);
+  for (const MemoryUse& use : uses) touch(use, on.index);
 }
 
 void Races::record(Tick tick) { ticks_[tick.stream.index].push_back(clocks_[tick.stream.index]); }
@@ -59,7 +59,7 @@ void Races::split(Segments& segments, Bytes at) {
   before->second.end = at;
 }
 
-void Races::touch(const Use& use, std::uint32_t stream) {
+void Races::touch(const MemoryUse& use, std::uint32_t stream) {
   const Range range{use.place.offset, use.place.offset + use.size};
   if (range.empty()) return;
   Segments& segments = tiers_[static_cast<std::size_t>(use.place.tier)];
@@ -76,7 +76,7 @@ void Races::touch(const Use& use, std::uint32_t stream) {
   }
 }
 
-void Races::check(const Use& use, const Segment& segment, Bytes begin, std::uint32_t stream) const {
+void Races::check(const MemoryUse& use, const Segment& segment, Bytes begin, std::uint32_t stream) const {
   const auto refuse = [&](Access other, const char* did) {
     throw InvariantError("race: stream " + std::to_string(stream) + (use.writes ? " writes " : " reads ") +
                          describe(use.place.tier, {begin, segment.end}) + " without an order after stream " +
@@ -89,7 +89,7 @@ void Races::check(const Use& use, const Segment& segment, Bytes begin, std::uint
     if (!is_before(access, clock)) refuse(access, "reads");
 }
 
-void Races::note(Segment& segment, const Use& use, Access access) {
+void Races::note(Segment& segment, const MemoryUse& use, Access access) {
   if (use.writes) {
     segment.written = access;
     segment.read.clear();

@@ -19,7 +19,7 @@
 namespace spillway {
 
 // One access of some work: `size` bytes from `place`.
-struct Use {
+struct MemoryUse {
   Place place;
   Bytes size;
   bool writes = false;
@@ -30,7 +30,7 @@ class Races {
   void open_stream();
 
   // All accesses of one piece of work, which is enqueued now.
-  void enqueue(StreamId on, std::span<const Use> uses);
+  void enqueue(StreamId on, std::span<const MemoryUse> uses);
   void record(Tick tick);
   void wait(StreamId waiter, Tick tick);
   void host_saw(Tick tick);
@@ -53,9 +53,9 @@ class Races {
   static void join(Clock& into, const Clock& other);
   static bool is_before(Access access, const Clock& clock);
   static void split(Segments& segments, Bytes at);
-  void check(const Use& use, const Segment& segment, Bytes begin, std::uint32_t stream) const;
-  void touch(const Use& use, std::uint32_t stream);
-  static void note(Segment& segment, const Use& use, Access access);
+  void check(const MemoryUse& use, const Segment& segment, Bytes begin, std::uint32_t stream) const;
+  void touch(const MemoryUse& use, std::uint32_t stream);
+  static void note(Segment& segment, const MemoryUse& use, Access access);
 
   std::vector<Clock> clocks_;
   Clock host_;

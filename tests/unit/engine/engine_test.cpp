@@ -413,7 +413,7 @@ TEST_F(EngineTest, DropsNobodyWhoWouldBeRebuiltFromWhatTheOpWrites) {
   Recipe recipe;
   recipe.ingredients.push_back({source.record, source.record->epoch});
   recipe.outputs = {made.record};
-  engine.set_policy(ReactivePolicy::lru, Leave::replay, /*plans=*/false);
+  engine.set_policy(ReactivePolicy::lru, Leave::replay, /*plans=*/nullptr);
   auto lock = engine.lock();
   engine.set_recipe(made.record, &recipe);
   engine.hold_for_life(stays.record);

@@ -276,7 +276,7 @@ TEST_F(FakeTime, RefusesNonsense) {
   EXPECT_THROW(device_.compute(a_, -1_ns), InvariantError);
   EXPECT_THROW(device_.advance(-1_ns), InvariantError);
   EXPECT_THROW(device_.compute({99}, 1_ns), InvariantError);
-  const Use beyond{.place = {Tier::device, 64_MiB}, .size = 1_B};
+  const MemoryUse beyond{.place = {Tier::device, 64_MiB}, .size = 1_B};
   EXPECT_THROW(device_.compute(a_, 1_ns, std::span(&beyond, 1)), InvariantError);
   for (auto member : {&Card::out, &Card::in_both, &Card::file_read, &Card::hbm}) {
     Card broken = round_card();

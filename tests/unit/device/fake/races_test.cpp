@@ -23,7 +23,7 @@ class RaceWatch : public testing::Test {
   void write(StreamId on, Bytes begin = 0_B, Bytes size = 1_MiB) { use(on, begin, size, true); }
   void read(StreamId on, Bytes begin = 0_B, Bytes size = 1_MiB) { use(on, begin, size, false); }
   void use(StreamId on, Bytes begin, Bytes size, bool writes) {
-    const Use use{.place = {Tier::device, begin}, .size = size, .writes = writes};
+    const MemoryUse use{.place = {Tier::device, begin}, .size = size, .writes = writes};
     device_.compute(on, 10_ns, std::span(&use, 1));
   }
   void order(StreamId first, StreamId second) { device_.wait(second, device_.record(first)); }
@@ -152,7 +152,7 @@ TEST_F(RaceWatch, MissesNoEdgeOfAMoveOutAndBack) {
       ASSERT_TRUE(device.try_commit(tier, {0_B, 2_MiB}));
     }
     const StreamId compute = device.open_stream(), out = device.open_stream(), in = device.open_stream();
-    const Use uses{.place = {Tier::device, 0_B}, .size = 1_MiB, .writes = true};
+    const MemoryUse uses{.place = {Tier::device, 0_B}, .size = 1_MiB, .writes = true};
     int edge = 0;
     const auto then = [&](StreamId first, StreamId second) {
       if (edge++ != left_out) device.wait(second, device.record(first));

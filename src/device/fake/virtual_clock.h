@@ -22,9 +22,9 @@
 
 namespace spillway {
 
-class Timeline {
+class VirtualClock {
  public:
-  explicit Timeline(const Card& card);
+  explicit VirtualClock(const Card& card);
 
   [[nodiscard]] Nanos now() const { return now_; }
   // Lets everything happen that happens until then.
@@ -32,6 +32,9 @@ class Timeline {
 
   [[nodiscard]] StreamId open_stream();
   [[nodiscard]] bool has(StreamId stream) const { return stream.index < streams_.size(); }
+
+  // The card's rates from now on; what kernels lose beside copies stays as it was.
+  void set_card(const Card& card) { card_ = card; }
 
   // Everything enqueued is ready from now() on, in the order of its stream.
   void compute(StreamId on, Nanos duration);

@@ -1,4 +1,4 @@
-#include "device/fake/timeline.h"
+#include "device/fake/virtual_clock.h"
 
 #include <gtest/gtest.h>
 
@@ -40,7 +40,7 @@ std::vector<Command> random_program(std::mt19937& random) {
   return program;
 }
 
-std::map<Tick, Nanos> times_of(Timeline& timeline, const std::vector<Command>& program, std::mt19937* look) {
+std::map<Tick, Nanos> times_of(VirtualClock& timeline, const std::vector<Command>& program, std::mt19937* look) {
   std::vector<Tick> ticks;
   for (std::uint32_t i = 0; i < kStreams; ++i) (void)timeline.open_stream();
   for (const Command& command : program) {
@@ -135,20 +135,20 @@ class SlowClock {
   std::map<Do, std::deque<std::uint32_t>> lines_;
 };
 
-TEST(Timeline, AgreesWithAClockThatGoesNanosecondByNanosecond) {
+TEST(VirtualClock, AgreesWithAClockThatGoesNanosecondByNanosecond) {
   std::mt19937 random(11);
   for (int round = 0; round < 300; ++round) {
     const auto program = random_program(random);
-    Timeline timeline(round_card());
+    VirtualClock timeline(round_card());
     ASSERT_EQ(times_of(timeline, program, nullptr), SlowClock(program).times) << "program " << round;
   }
 }
 
-TEST(Timeline, DoesNotDependOnHowOftenItIsLookedAt) {
+TEST(VirtualClock, DoesNotDependOnHowOftenItIsLookedAt) {
   std::mt19937 random(12), look(13);
   for (int round = 0; round < 100; ++round) {
     const auto program = random_program(random);
-    Timeline one(round_card()), other(round_card());
+    VirtualClock one(round_card()), other(round_card());
     ASSERT_EQ(times_of(one, program, nullptr), times_of(other, program, &look)) << "program " << round;
   }
 }

@@ -1,4 +1,4 @@
-#include "device/fake/timeline.h"
+#include "device/fake/virtual_clock.h"
 
 #include <algorithm>
 
@@ -20,7 +20,7 @@ Number divide_up(Number value, Number by) {
 // A slowdown s makes a nanosecond's worth of a kernel take 1 + s nanoseconds. With the three prices of the card as
 // d1, d2, d3 millionths (d = 10^6 (1 + s)) a nanosecond of kernel is d1 d2 d3 units, and 10^6 d2 d3 of them pass per
 // nanosecond beside copies out, and so on. With s <= 1 the longest duration there is still fits 127 bits.
-Timeline::Timeline(const Card& card) : card_(card) {
+VirtualClock::VirtualClock(const Card& card) : card_(card) {
   const std::array<Wide, 3> longer{kMillion + card.slower_beside_out.count, kMillion + card.slower_beside_in.count,
                                    kMillion + card.slower_beside_both.count};
   for (Wide each : longer) SPILLWAY_ENSURE(each >= kMillion && each <= 2 * kMillion, "a slowdown lies between 0 and 1");
@@ -28,23 +28,23 @@ Timeline::Timeline(const Card& card) : card_(card) {
   compute_speed_ = {whole, whole / longer[0] * kMillion, whole / longer[1] * kMillion, whole / longer[2] * kMillion};
 }
 
-StreamId Timeline::open_stream() {
+StreamId VirtualClock::open_stream() {
   streams_.emplace_back();
   return {static_cast<std::uint32_t>(streams_.size() - 1)};
 }
 
-Timeline::Lane Timeline::lane_of(Tier to, Tier from) {
+VirtualClock::Lane VirtualClock::lane_of(Tier to, Tier from) {
   if (to == Tier::file) return Lane::file_write;
   if (from == Tier::file) return Lane::file_read;
   if (to == from) return to == Tier::device ? Lane::device : Lane::host;
   return to == Tier::host ? Lane::out : Lane::in;
 }
 
-void Timeline::compute(StreamId on, Nanos duration) {
+void VirtualClock::compute(StreamId on, Nanos duration) {
   enqueue(on, {.kind = Kind::compute, .left = duration.count * compute_speed_[0]});
 }
 
-void Timeline::copy(StreamId on, Place to, Place from, Bytes size) {
+void VirtualClock::copy(StreamId on, Place to, Place from, Bytes size) {
   enqueue(on, {.kind = Kind::copy,
                .lane = lane_of(to.tier, from.tier),
                .latency = card_.copy_latency,
@@ -54,20 +54,20 @@ void Timeline::copy(StreamId on, Place to, Place from, Bytes size) {
                .size = size});
 }
 
-Tick Timeline::record(StreamId on) {
+Tick VirtualClock::record(StreamId on) {
   const Tick tick{on, ++streams_[on.index].recorded};
   enqueue(on, {.kind = Kind::tick, .tick = tick});
   return tick;
 }
 
-void Timeline::wait(StreamId on, Tick tick) { enqueue(on, {.kind = Kind::wait, .tick = tick}); }
+void VirtualClock::wait(StreamId on, Tick tick) { enqueue(on, {.kind = Kind::wait, .tick = tick}); }
 
-void Timeline::enqueue(StreamId on, Work work) {
+void VirtualClock::enqueue(StreamId on, Work work) {
   streams_[on.index].queue.push_back(work);
   settle();
 }
 
-Rate Timeline::copy_rate(const Work& work, Busy busy) const {
+Rate VirtualClock::copy_rate(const Work& work, Busy busy) const {
   switch (work.lane) {
     case Lane::out: return busy.in ? card_.out_both : card_.out;
     case Lane::in: return busy.out ? card_.in_both : card_.in;
@@ -83,13 +83,13 @@ Rate Timeline::copy_rate(const Work& work, Busy busy) const {
 }
 
 // Units per nanosecond. A copy is counted in billionths of a byte, so that a rate in bytes per second is one.
-Timeline::Wide Timeline::speed(const Work& work, Busy busy) const {
+VirtualClock::Wide VirtualClock::speed(const Work& work, Busy busy) const {
   if (work.kind == Kind::compute) return compute_speed_[(busy.out ? 1U : 0U) + (busy.in ? 2U : 0U)];
   return copy_rate(work, busy).count;
 }
 
 template <class Visit>
-void Timeline::for_each_running(Visit visit) const {
+void VirtualClock::for_each_running(Visit visit) const {
   for (std::size_t lane = 0; lane < kLanes; ++lane) {
     const bool kernels = lane == static_cast<std::size_t>(Lane::compute);
     const std::size_t slots = kernels ? static_cast<std::size_t>(card_.compute_slots) : 1;
@@ -99,7 +99,7 @@ void Timeline::for_each_running(Visit visit) const {
 }
 
 // The link carries bytes only after a copy's latency.
-Timeline::Busy Timeline::busy_links() const {
+VirtualClock::Busy VirtualClock::busy_links() const {
   Busy busy;
   for_each_running([&](std::uint32_t, const Work& work) {
     if (work.kind != Kind::copy || work.latency > 0_ns) return;
@@ -109,7 +109,7 @@ Timeline::Busy Timeline::busy_links() const {
   return busy;
 }
 
-Nanos Timeline::until_next_event() const {
+Nanos VirtualClock::until_next_event() const {
   const Busy busy = busy_links();
   Wide first = kNever.count;
   for_each_running([&](std::uint32_t, const Work& work) {
@@ -119,7 +119,7 @@ Nanos Timeline::until_next_event() const {
 }
 
 // `time` is at most until_next_event().
-void Timeline::progress(Nanos time) {
+void VirtualClock::progress(Nanos time) {
   const Busy busy = busy_links();
   for_each_running([&](std::uint32_t stream, const Work&) {
     Work& work = streams_[stream].queue.front();
@@ -132,7 +132,7 @@ void Timeline::progress(Nanos time) {
   now_ += time;
 }
 
-void Timeline::retire() {
+void VirtualClock::retire() {
   std::vector<std::uint32_t> finished;
   for_each_running([&](std::uint32_t stream, const Work& work) {
     if (work.latency == 0_ns && work.left <= 0) finished.push_back(stream);
@@ -145,7 +145,7 @@ void Timeline::retire() {
 }
 
 // Ticks that are reached, waits that are over and kernels of no length take no time.
-bool Timeline::pass_head(Stream& stream) {
+bool VirtualClock::pass_head(Stream& stream) {
   if (stream.queue.empty() || stream.started) return false;
   const Work& head = stream.queue.front();
   if (head.kind == Kind::copy || (head.kind == Kind::compute && head.left > 0)) return false;
@@ -158,7 +158,7 @@ bool Timeline::pass_head(Stream& stream) {
   return true;
 }
 
-void Timeline::settle() {
+void VirtualClock::settle() {
   for (bool changed = true; changed;) {
     changed = false;
     for (Stream& stream : streams_)
@@ -172,7 +172,7 @@ void Timeline::settle() {
   }
 }
 
-void Timeline::advance_to(Nanos time) {
+void VirtualClock::advance_to(Nanos time) {
   while (true) {
     const Nanos next = until_next_event();
     if (next > time - now_) break;
@@ -183,7 +183,7 @@ void Timeline::advance_to(Nanos time) {
   if (time > now_) progress(time - now_);
 }
 
-void Timeline::advance_until_done(Tick tick) {
+void VirtualClock::advance_until_done(Tick tick) {
   while (!is_done(tick)) {
     const Nanos next = until_next_event();
     SPILLWAY_ENSURE(next < kNever, "whatever was recorded is done some day");
@@ -191,12 +191,12 @@ void Timeline::advance_until_done(Tick tick) {
   }
 }
 
-Nanos Timeline::time_of(Tick tick) const {
+Nanos VirtualClock::time_of(Tick tick) const {
   const Stream& stream = streams_[tick.stream.index];
   return stream.times.at(tick.value, stream.recorded, stream.done);
 }
 
-bool Timeline::is_touched(Tier tier, Range range) const {
+bool VirtualClock::is_touched(Tier tier, Range range) const {
   const auto touches = [&](const Work& work) {
     const auto at = [&](Place place) {
       return place.tier == tier && range.overlaps({place.offset, place.offset + work.size});

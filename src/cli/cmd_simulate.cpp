@@ -1,0 +1,126 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "cli/command.h"
+#include "cli/step_input.h"
+#include "sim/card_times.h"
+#include "sim/simulate.h"
+
+namespace spillway {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct SimulateOptions {
+  StepInput input;
+  std::string card = "h200", from, policy = "hybrid", budget, trace;
+  int steps = 8;
+  bool json = false;
+};
+
+Card read_card(const std::string& word) { return std::filesystem::exists(word) ? load_card(word) : find_card(word); }
+
+SimResult run(const SimulateOptions& options, const RecordedRun& run) {
+  SimOptions sim{.card = read_card(options.card), .budget = {}, .policy = options.policy, .steps = options.steps};
+  sim.budget = options.budget.empty() ? sim.card.memory : parse_bytes(options.budget, run.curve.peak);
+  if (*sim.budget > sim.card.memory)
+    throw InputError(fmt::format("a budget of {} is more than the {} has, {}", to_text(*sim.budget), sim.card.name, to_text(sim.card.memory)));
+  sim.trace = options.trace;
+  return simulate(options.from.empty() ? run.trace : scale_times(run.trace, read_card(options.from), sim.card), sim);
+}
+
+double permille(Nanos time, Nanos plain) { return 1000.0 * static_cast<double>((time - plain).count) / static_cast<double>(plain.count); }
+
+Json to_json(const SimStep& step) {
+  return {{"time_ns", step.time.count},
+          {"kernels_ns", step.kernels.count},
+          {"rebuilds_ns", step.rebuilds.count},
+          {"stall_fetch_ns", step.fetch.count},
+          {"stall_room_ns", step.room.count},
+          {"beside_copies_ns", step.beside_copies.count},
+          {"host_ns", step.host.count},
+          {"moved_out_bytes", step.moved_out.count},
+          {"moved_in_bytes", step.moved_in.count},
+          {"left_clean_bytes", step.left_clean.count},
+          {"dropped_bytes", step.dropped.count},
+          {"rebuilt_bytes", step.rebuilt.count},
+          {"rebuilt_ops", step.rebuilt_ops},
+          {"evictions", step.evictions},
+          {"planned", step.planned},
+          {"predicted_ns", step.planned ? Json(step.predicted.count) : Json()}};
+}
+
+Json to_json(const SimulateOptions& options, const SimResult& result) {
+  const EngineStats& stats = result.stats;
+  Json json{{"card", options.card},
+            {"policy", options.policy},
+            {"budget_bytes", stats.budget.count},
+            {"fits", !result.unfit},
+            {"shortfall_bytes", result.unfit ? result.unfit->lacks.count : 0},
+            {"unfit_op", result.unfit ? Json(result.unfit->op) : Json()},
+            {"peak_reserved_bytes", stats.peak_reserved.count},
+            {"peak_live_bytes", stats.peak_live.count},
+            {"plain_peak_bytes", stats.plain_peak.count},
+            {"plain_time_ns", result.plain_time.count},
+            {"violations", stats.violations},
+            {"steps", Json::array()}};
+  for (const SimStep& step : result.steps) json["steps"].push_back(to_json(step));
+  return json;
+}
+
+void print_steps(const SimResult& result) {
+  fmt::print("{:>4}  {:>9}  {:>8}  {:>9}  {:>9}  {:>9}  {:>10}  {:>10}  {:>10}  {}\n", "step", "ms", "slower", "rebuild", "fetch", "room",
+             "out MiB", "in MiB", "rebuilt", "plan");
+  const auto ms = [](Nanos time) { return static_cast<double>(time.count) / 1e6; };
+  const auto mib = [](Bytes bytes) { return static_cast<double>(bytes.count) / (1 << 20); };
+  for (std::size_t i = 0; i < result.steps.size(); ++i) {
+    const SimStep& step = result.steps[i];
+    fmt::print("{:>4}  {:>9.3f}  {:>+7.1f}%  {:>9.3f}  {:>9.3f}  {:>9.3f}  {:>10.1f}  {:>10.1f}  {:>10.1f}  {}\n", i, ms(step.time),
+               permille(step.time, result.plain_time) / 10, ms(step.rebuilds), ms(step.fetch), ms(step.room), mib(step.moved_out),
+               mib(step.moved_in), mib(step.rebuilt), step.planned ? fmt::format("{:.3f} ms", ms(step.predicted)) : "-");
+  }
+}
+
+void print_result(const SimulateOptions& options, const SimResult& result) {
+  const EngineStats& stats = result.stats;
+  fmt::print("{} on {}, budget {}: {} ops at {} plain, peak {} plain\n", options.policy, options.card, to_text(stats.budget),
+             result.steps.empty() ? 0 : stats.ops / stats.steps, to_text(result.plain_time), to_text(stats.plain_peak));
+  print_steps(result);
+  fmt::print("peak {} taken from the card, {} live; {} times over budget\n", to_text(stats.peak_reserved), to_text(stats.peak_live),
+             stats.violations);
+  if (result.unfit)
+    fmt::print("does not fit: {} lacks {}; a budget of about {} would do\n", result.unfit->op, to_text(result.unfit->lacks),
+               to_text(stats.budget + result.unfit->lacks));
+}
+
+void run_simulate(const SimulateOptions& options) {
+  const SimResult result = run(options, read_run(options.input));
+  if (options.json) fmt::print("{}\n", to_json(options, result).dump(2));
+  else print_result(options, result);
+  if (result.unfit) throw CLI::RuntimeError(kDoesNotFit);
+}
+
+}  // namespace
+
+void add_simulate(CLI::App& app) {
+  auto options = std::make_shared<SimulateOptions>();
+  CLI::App* command = app.add_subcommand("simulate", "Run a recorded step again on a simulated card, under a budget and a policy");
+  add_step_input(*command, options->input);
+  command->add_option("--card", options->card, "A known card or a card file (default: h200)");
+  command->add_option("--recorded-on", options->from, "The card the trace was recorded on: op times are scaled from it to --card");
+  command->add_option("--budget", options->budget, "Bytes, 12GiB, or 60% of the plain peak (default: the card's memory)");
+  command->add_option("--policy", options->policy, "As in `spillway run` (default: hybrid)");
+  command->add_option("--steps", options->steps, "How often the step is repeated (default: 8)")->check(CLI::Range(1, 1000));
+  command->add_option("--trace", options->trace, "Write a trace of the simulated run here (.spt)");
+  command->add_flag("--json", options->json, "Everything as JSON instead of a table");
+  command->callback([options] { run_simulate(*options); });
+}
+
+}  // namespace spillway

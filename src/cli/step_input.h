@@ -1,0 +1,31 @@
+// A trace file as `plan` and `simulate` take it: read, checked, and its steady step looked at.
+#pragma once
+
+#include <string>
+
+#include "liveness/curve.h"
+#include "liveness/steps.h"
+#include "trace/trace.h"
+
+namespace CLI {
+class App;
+}
+
+namespace spillway {
+
+struct StepInput {
+  std::string file;
+};
+
+struct RecordedRun {
+  Trace trace;
+  WholeStep step;
+  LiveCurve curve;  // of that step
+};
+
+void add_step_input(CLI::App& command, StepInput& input);
+
+// Throws InputError when the file is missing, foreign or cut short, is no lawful trace, or holds no whole step.
+[[nodiscard]] RecordedRun read_run(const StepInput& input);
+
+}  // namespace spillway

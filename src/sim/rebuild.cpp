@@ -1,0 +1,116 @@
+#include "sim/rebuild.h"
+
+#include <algorithm>
+
+#include "sim/player.h"
+
+namespace spillway {
+
+Rebuild::~Rebuild() {
+  free_siblings();
+  for (const auto& [gone, made] : temporaries_) free(made);
+  for (Record* record : partial_) free(record);
+}
+
+void Rebuild::free(Record* record) {
+  if (record != nullptr) (void)player_.engine().free(record->data);
+}
+
+void Rebuild::free_siblings() {
+  for (const auto& [position, record] : siblings_) free(record);
+  siblings_.clear();
+}
+
+void Rebuild::run() {
+  Record* made = make(target_);
+  const auto* last = static_cast<const OpRecipe*>(target_.recipes.back());
+  Siblings homeless;
+  {
+    const auto lock = player_.engine().lock();
+    hand_over(target_, made, replays_);
+    const ReplayNote beside{latest_.op, latest_.start, 0_ns};
+    for (const auto& [position, record] : siblings_) {
+      Record* sibling = last->outputs[position];
+      const bool dropped = sibling != nullptr && sibling->residence == Residence::dropped && sibling->recipes.size() == 1;
+      if (dropped) hand_over(*sibling, record, {&beside, 1});
+      else homeless.emplace_back(position, record);
+    }
+  }
+  siblings_ = std::move(homeless);
+}
+
+void Rebuild::hand_over(Record& record, Record* made, std::span<const ReplayNote> replays) {
+  player_.rebuilt_ += record.size;
+  player_.engine().finish_rebuild(&record, made, replays);
+}
+
+// What is under way is freed with this, should an op find no room.
+Record* Rebuild::make(const Record& record) {
+  partial_.push_back(nullptr);
+  const std::vector<Recipe*> recipes = record.recipes;
+  for (Recipe* recipe : recipes) partial_.back() = run(static_cast<OpRecipe&>(*recipe), record, partial_.back());
+  Record* made = partial_.back();
+  partial_.pop_back();
+  return made;
+}
+
+Record* Rebuild::run(OpRecipe& recipe, const Record& wanted, Record* so_far) {
+  for (const Ingredient& ingredient : recipe.ingredients) {
+    const Record* source = ingredient.record;
+    const bool known = std::ranges::any_of(temporaries_, [&](const auto& one) { return one.first == source; });
+    if (source == &wanted || source->residence != Residence::gone || known) continue;
+    Record* made = make(*source);
+    temporaries_.emplace_back(source, made);
+    player_.rebuilt_ += made->size;
+  }
+  Engine& engine = player_.engine();
+  std::vector<Use> uses;
+  auto lock = engine.lock();
+  for (const Ingredient& ingredient : recipe.ingredients) {
+    if (ingredient.record != &wanted && ingredient.record->residence != Residence::gone) uses.push_back({ingredient.record, false});
+  }
+  if (const auto why = engine.acquire(uses, player_.compute_, lock)) {
+    player_.last_shortage_ = *why;
+    throw Player::NoRoom{};
+  }
+  lock.unlock();
+  player_.meter_.mark(Spent::fetch);
+  try {
+    Record* made = execute(recipe, wanted);
+    if (made != nullptr) so_far = made;
+  } catch (...) {
+    lock.lock();
+    engine.release(uses);
+    throw;
+  }
+  lock.lock();
+  engine.release(uses);
+  const bool own = &wanted == &target_;
+  if (own) replays_.push_back(latest_);
+  engine.note_replay(own ? nullptr : so_far, latest_);
+  return so_far;
+}
+
+// The result that is wanted; null for an op that changes what is there already.
+Record* Rebuild::execute(OpRecipe& recipe, const Record& wanted) {
+  free_siblings();
+  const ScoreOp& op = recipe.op;
+  Record* made = nullptr;
+  std::vector<Record*> outputs = recipe.outputs;
+  for (std::size_t at = 0; at < recipe.sizes.size(); ++at) {
+    if (recipe.sizes[at] == 0_B) continue;
+    Record* record = player_.allocate(recipe.sizes[at], op.name);
+    if (outputs[at] == &wanted) partial_.back() = made = record;
+    else siblings_.emplace_back(at, record);
+  }
+  Record* workspace = op.workspace > 0_B ? player_.allocate(op.workspace, op.name) : nullptr;
+  player_.meter_.mark(Spent::room);
+  const Nanos begin = player_.device_.now();
+  player_.device_.compute(player_.compute_, op.duration);
+  player_.meter_.mark(Spent::rebuilds, op.duration);
+  free(workspace);
+  latest_ = {recipe.traced, begin, op.duration};
+  return made;
+}
+
+}  // namespace spillway

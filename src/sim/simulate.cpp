@@ -1,0 +1,105 @@
+#include "sim/simulate.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "liveness/pieces.h"
+#include "sim/card_times.h"
+
+namespace spillway {
+
+namespace {
+
+// As on a card: small budgets are held more exactly by small granules.
+constexpr Bytes kSmallGranule = 2_MiB, kLargeGranule = 16_MiB, kLargeBudget = 4_GiB;
+constexpr std::int64_t kPieces = 8;  // of the budget: what an op over lists takes at once
+
+// One step's part of counts that only grow.
+class Sampler {
+ public:
+  explicit Sampler(Player& player) : player_(player) {}
+
+  SimStep step() {
+    const EngineStats now = player_.engine().stats();
+    const Meter& meter = player_.meter();
+    SimStep step{.time = {},
+                 .kernels = since(Spent::kernels, meter),
+                 .rebuilds = since(Spent::rebuilds, meter),
+                 .fetch = since(Spent::fetch, meter),
+                 .room = since(Spent::room, meter),
+                 .beside_copies = since(Spent::beside_copies, meter),
+                 .host = since(Spent::host, meter),
+                 .moved_out = now.moved_out - before_.moved_out,
+                 .moved_in = now.moved_in - before_.moved_in,
+                 .left_clean = now.left_clean - before_.left_clean,
+                 .dropped = now.dropped - before_.dropped,
+                 .rebuilt = player_.rebuilt() - rebuilt_,
+                 .evictions = now.evictions - before_.evictions,
+                 .rebuilt_ops = now.recomputed_ops - before_.recomputed_ops,
+                 .planned = now.planned_steps > before_.planned_steps,
+                 .predicted = before_.predicted ? before_.predicted->time : 0_ns};
+    step.time = step.kernels + step.rebuilds + step.fetch + step.room + step.beside_copies + step.host;
+    before_ = now;
+    rebuilt_ = player_.rebuilt();
+    return step;
+  }
+
+ private:
+  Nanos since(Spent kind, const Meter& meter) {
+    Nanos& before = spent_[static_cast<std::size_t>(kind)];
+    const Nanos spent = meter.spent(kind) - before;
+    before += spent;
+    return spent;
+  }
+
+  Player& player_;
+  EngineStats before_;
+  Bytes rebuilt_;
+  std::array<Nanos, kSpentKinds> spent_{};
+};
+
+}  // namespace
+
+EngineOptions engine_options(const SimOptions& options) {
+  EngineOptions engine;
+  engine.plans = find_plan_policy(options.policy);
+  const auto reactive = engine.plans != nullptr ? ReactivePolicy::dtr : find_policy(options.policy);
+  if (!reactive) throw InputError("unknown policy '" + options.policy + "': " + known_policies() + " are there");
+  engine.policy = *reactive;
+  engine.leave = *reactive == ReactivePolicy::lru ? Leave::move : Leave::cheaper;
+  engine.budget = options.budget;
+  engine.granule = options.budget.value_or(options.card.memory) >= kLargeBudget ? kLargeGranule : kSmallGranule;
+  engine.address_space = round_up(options.card.memory * 8, engine.granule);
+  engine.host_limit = options.card.host_memory * 8 / 10;
+  engine.costs = costs_of(options.card);
+  engine.move_nanos_per_byte = engine.costs.out_nanos_per_byte + engine.costs.in_nanos_per_byte;
+  engine.plan_rounds = options.plan_rounds;
+  engine.plans_at_once = true;
+  return engine;
+}
+
+SimResult simulate(const Trace& recorded, const SimOptions& options) {
+  const EngineOptions engine = engine_options(options);
+  const Trace trace = options.budget ? cut_lists(recorded, *options.budget / kPieces) : recorded;
+  const auto whole = find_steady_step(trace);
+  if (!whole) throw InputError("the trace holds no whole step");
+  const Liveness step(trace, *whole);
+  const Score score = read_score(trace, *whole, step);
+  FakeDevice device(options.card);
+  Player player(device, engine, score, step);
+  if (!options.trace.empty()) player.open_trace(options.trace);
+  Sampler sampler(player);
+  SimResult result{.steps = {}, .stats = {}, .plain_time = step.starts().back(), .unfit = {}};
+  for (int i = 0; i < options.steps; ++i) {
+    if (options.before_step) options.before_step(i, device);
+    player.play_step();
+    if (player.unfit()) break;
+    result.steps.push_back(sampler.step());
+  }
+  result.stats = player.engine().stats();
+  result.unfit = player.unfit();
+  player.close_trace();
+  return result;
+}
+
+}  // namespace spillway

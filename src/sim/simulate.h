@@ -1,0 +1,54 @@
+// A recorded step under another budget, policy or card: the real engine, driven over a simulated one.
+//
+// The step is repeated, so that policies that learn from a step have their chance: the first steps run as they come, the
+// last one is the steady one. Same trace and options, same result, to the byte.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "device/fake/card.h"
+#include "device/fake/fake_device.h"
+#include "engine/engine.h"
+#include "sim/player.h"
+#include "trace/trace.h"
+
+namespace spillway {
+
+struct SimOptions {
+  Card card;
+  std::optional<Bytes> budget;  // none: only watch
+  std::string policy = "hybrid";
+  int steps = 8;
+  int plan_rounds = 1;          // of improvement after the first plan
+  std::string trace;            // where to write the trace of the simulated run; empty: nowhere
+  // Before a step, which are counted from 0: for what changes under way.
+  std::function<void(int step, FakeDevice& device)> before_step = {};
+};
+
+// One step. The times add up to `time`: `beside_copies` is what kernels lost to copies beside them, `host` what the card
+// waited for the host.
+struct SimStep {
+  Nanos time, kernels, rebuilds, fetch, room, beside_copies, host;
+  Bytes moved_out, moved_in, left_clean, dropped, rebuilt;
+  std::int64_t evictions = 0, rebuilt_ops = 0;
+  bool planned = false;
+  Nanos predicted;  // where planned
+};
+
+struct SimResult {
+  std::vector<SimStep> steps;  // those that were played to their end
+  EngineStats stats;           // of the whole run
+  Nanos plain_time;            // of the step's kernels
+  std::optional<Unfit> unfit;
+};
+
+// The last whole step of the trace. Throws InputError when it holds none, or for an unknown policy.
+[[nodiscard]] SimResult simulate(const Trace& trace, const SimOptions& options);
+
+// What an engine on this card is given. Throws InputError for an unknown policy.
+[[nodiscard]] EngineOptions engine_options(const SimOptions& options);
+
+}  // namespace spillway

@@ -1,0 +1,166 @@
+#include "sim/simulate.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "liveness/curve.h"
+#include "liveness/floor.h"
+#include "sim/card_times.h"
+#include "support/step_maker.h"
+#include "unit/sim/sim_card.h"
+
+namespace spillway {
+namespace {
+
+using testing::quick_card;
+using testing::recorded;
+using testing::StepMaker;
+
+bool operator==(const SimStep& a, const SimStep& b) {
+  return a.time == b.time && a.fetch == b.fetch && a.room == b.room && a.moved_out == b.moved_out && a.moved_in == b.moved_in &&
+         a.dropped == b.dropped && a.rebuilt == b.rebuilt && a.evictions == b.evictions && a.predicted == b.predicted;
+}
+
+class Simulate : public ::testing::TestWithParam<const char*> {
+ protected:
+  Trace trace = recorded(GetParam());
+  Liveness step{trace, *find_steady_step(trace)};
+  LiveCurve curve = live_curve(step);
+
+  [[nodiscard]] SimOptions options(int percent, const char* policy) const {
+    return {.card = quick_card(), .budget = curve.peak * percent / 100, .policy = policy, .steps = 5};
+  }
+};
+
+TEST_P(Simulate, WithoutABudgetTheStepIsThePlainOne) {
+  SimOptions watch = options(100, "dtr");
+  watch.budget.reset();
+  const SimResult result = simulate(trace, watch);
+  ASSERT_EQ(result.steps.size(), 5u);
+  for (const SimStep& step : result.steps) {
+    EXPECT_EQ(step.time, result.plain_time);
+    EXPECT_EQ(step.evictions, 0);
+  }
+  // Blocks are in multiples of 512 bytes.
+  EXPECT_GE(result.stats.peak_live, curve.peak);
+  EXPECT_LE(result.stats.peak_live, curve.peak + 512_B * step.storage_count());
+}
+
+TEST_P(Simulate, EveryPolicyHoldsTheBudgetAtEveryInstant) {
+  for (const char* policy : {"hybrid", "dtr", "lru"}) {
+    const SimResult result = simulate(trace, options(60, policy));
+    EXPECT_FALSE(result.unfit.has_value()) << policy;
+    EXPECT_EQ(result.stats.violations, 0) << policy;
+    EXPECT_LE(result.stats.peak_reserved, *options(60, policy).budget) << policy;
+    EXPECT_GT(result.stats.evictions, 0) << policy;
+  }
+}
+
+TEST_P(Simulate, TheSameRunComesOutTheSame) {
+  const SimResult one = simulate(trace, options(60, "hybrid")), other = simulate(trace, options(60, "hybrid"));
+  ASSERT_EQ(one.steps.size(), other.steps.size());
+  for (std::size_t i = 0; i < one.steps.size(); ++i) EXPECT_TRUE(one.steps[i] == other.steps[i]) << i;
+}
+
+TEST_P(Simulate, HybridFollowsAPlanFromTheFourthStepOn) {
+  const SimResult result = simulate(trace, options(60, "hybrid"));
+  ASSERT_EQ(result.steps.size(), 5u);
+  EXPECT_FALSE(result.steps[2].planned);
+  EXPECT_TRUE(result.steps[3].planned);
+  EXPECT_GT(result.steps[3].predicted, result.plain_time);
+}
+
+TEST_P(Simulate, ABudgetBelowTheFloorIsToldWithItsOp) {
+  SimOptions small = options(100, "dtr");
+  const Floor floor = find_floor(step);
+  small.budget = floor.bytes * 9 / 10;
+  const SimResult result = simulate(trace, small);
+  ASSERT_TRUE(result.unfit.has_value());
+  EXPECT_GT(result.unfit->lacks, 0_B);
+  EXPECT_EQ(result.stats.violations, 0);
+}
+
+TEST_P(Simulate, TheTimesOfAStepAddUp) {
+  for (const SimStep& step : simulate(trace, options(43, "dtr")).steps) {
+    EXPECT_EQ(step.kernels, simulate(trace, options(100, "dtr")).plain_time);
+    EXPECT_EQ(step.time, step.kernels + step.rebuilds + step.fetch + step.room + step.beside_copies + step.host);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Traces, Simulate, ::testing::Values("resnet50_b256", "vgg16_b128"));
+
+// x is read by the first op and by the last, y only in the middle; 10 MiB each, and both do not fit beside z.
+Trace two_uses() {
+  StepMaker maker;
+  for (const char* name : {"x", "y"}) maker.birth(name, 10_MiB, StorageKind::parameter);
+  for (int step = 0; step < 2; ++step) {
+    maker.begin();
+    maker.op("first", {.in = {"x"}, .takes = 10_ms});
+    maker.birth("z", 10_MiB);
+    maker.op("middle", {.in = {"y"}, .out = {"z"}, .takes = 10_ms});
+    maker.op("last", {.in = {"x", "z"}, .takes = 10_ms});
+    maker.death("z");
+    maker.end();
+  }
+  return maker.trace();
+}
+
+TEST(SimulateByHand, WhatDoesNotFitLeavesAndComesBackOverTheLink) {
+  Card card = quick_card();
+  card.out = card.in = card.out_both = card.in_both = {1'048'576'000};  // 1000 MiB/s: 10 ms for 10 MiB
+  card.copy_latency = 0_ns;
+  card.slower_beside_out = card.slower_beside_in = card.slower_beside_both = {};
+  const SimResult result = simulate(two_uses(), {.card = card, .budget = 20_MiB, .policy = "lru", .steps = 4});
+  ASSERT_EQ(result.steps.size(), 4u);
+  const SimStep& steady = result.steps.back();
+  // Parameters come home unchanged: their copies below stay good, so they leave free from the second step on.
+  EXPECT_EQ(steady.moved_out, 0_B);
+  EXPECT_EQ(steady.moved_in, 20_MiB);
+  EXPECT_EQ(steady.left_clean, 20_MiB);
+  EXPECT_EQ(steady.fetch, 20_ms);
+  EXPECT_EQ(steady.time, 50_ms);
+}
+
+TEST(SimulateByHand, ASlowerLinkShowsFromTheStepOnInWhichItSlows) {
+  SimOptions options{.card = quick_card(), .budget = 20_MiB, .policy = "lru", .steps = 4};
+  options.before_step = [](int step, FakeDevice& device) {
+    if (step == 3) device.set_link_percent(50);
+  };
+  const SimResult result = simulate(two_uses(), options);
+  EXPECT_NEAR(static_cast<double>(result.steps[3].fetch.count), 2.0 * static_cast<double>(result.steps[2].fetch.count), 10'000);
+}
+
+TEST(SimulateByHand, AnUnknownPolicyIsRefusedWithTheKnownOnes) {
+  try {
+    (void)simulate(two_uses(), {.card = quick_card(), .budget = 20_MiB, .policy = "best"});
+    FAIL();
+  } catch (const InputError& error) {
+    EXPECT_NE(std::string(error.what()).find("hybrid"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("dtr and lru"), std::string::npos);
+  }
+}
+
+TEST(SimulateByHand, ATraceWithoutAStepIsRefused) {
+  EXPECT_THROW((void)simulate(Trace{}, {.card = quick_card(), .budget = 20_MiB}), InputError);
+}
+
+TEST(CardTimes, ArithmeticGoesByArithmeticAndTheRestByMemory) {
+  StepMaker maker;
+  maker.begin();
+  maker.op("aten::mm", {.takes = 100_us});
+  maker.op("aten::add", {.takes = 100_us});
+  maker.op("aten::view", {.takes = 1_us});
+  maker.end();
+  const Card from = find_card("h200"), to = find_card("v100");
+  std::vector<Nanos> times;
+  for (const Event& event : scale_times(maker.trace(), from, to).events) {
+    if (const Op* op = std::get_if<Op>(&event)) times.push_back(op->duration);
+  }
+  ASSERT_EQ(times.size(), 3u);
+  EXPECT_NEAR(static_cast<double>(times[0].count), 100e3 * 790 / 112, 1);
+  EXPECT_NEAR(static_cast<double>(times[1].count), 100e3 * 4200 / 900, 1);
+  EXPECT_EQ(times[2], 1_us);
+}
+
+}  // namespace
+}  // namespace spillway
