@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -24,8 +23,6 @@ struct SimulateOptions {
   int steps = 8;
   bool json = false;
 };
-
-Card read_card(const std::string& word) { return std::filesystem::exists(word) ? load_card(word) : find_card(word); }
 
 SimResult run(const SimulateOptions& options, const RecordedRun& run) {
   SimOptions sim{.card = read_card(options.card), .budget = {}, .policy = options.policy, .steps = options.steps};
@@ -67,7 +64,8 @@ Json to_json(const SimulateOptions& options, const SimResult& result) {
             {"unfit_op", result.unfit ? Json(result.unfit->op) : Json()},
             {"peak_reserved_bytes", stats.peak_reserved.count},
             {"peak_live_bytes", stats.peak_live.count},
-            {"plain_peak_bytes", stats.plain_peak.count},
+            {"plain_peak_bytes", result.plain_peak.count},
+            {"floor_bytes", result.floor.count},
             {"plain_time_ns", result.plain_time.count},
             {"violations", stats.violations},
             {"steps", Json::array()}};
@@ -90,9 +88,9 @@ void print_steps(const SimResult& result) {
 
 void print_result(const SimulateOptions& options, const SimResult& result) {
   const EngineStats& stats = result.stats;
-  fmt::print("{} on {}, budget {}: {} ops at {} plain, peak {} plain\n", options.policy, options.card, to_text(stats.budget),
-             result.steps.empty() ? 0 : stats.ops / stats.steps, to_text(result.plain_time), to_text(stats.plain_peak));
-  print_steps(result);
+  fmt::print("{} on {}, budget {}; plain: {} ops in {}, peak {}, floor {}\n", options.policy, options.card, to_text(stats.budget), result.ops,
+             to_text(result.plain_time), to_text(result.plain_peak), to_text(result.floor));
+  if (!result.steps.empty()) print_steps(result);
   fmt::print("peak {} taken from the card, {} live; {} times over budget\n", to_text(stats.peak_reserved), to_text(stats.peak_live),
              stats.violations);
   if (result.unfit)

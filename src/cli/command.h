@@ -15,6 +15,7 @@ namespace spillway {
 
 void add_export(CLI::App& app);
 void add_import(CLI::App& app);
+void add_plan(CLI::App& app);
 void add_report(CLI::App& app);
 void add_simulate(CLI::App& app);
 

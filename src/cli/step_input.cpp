@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 
 #include "base/error.h"
 #include "liveness/liveness.h"
@@ -10,6 +11,8 @@
 #include "trace/reader.h"
 
 namespace spillway {
+
+Card read_card(const std::string& word) { return std::filesystem::exists(word) ? load_card(word) : find_card(word); }
 
 void add_step_input(CLI::App& command, StepInput& input) {
   command.add_option("trace", input.file, "A trace file (.spt); its last whole step is taken")->required();

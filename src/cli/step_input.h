@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "device/fake/card.h"
 #include "liveness/curve.h"
 #include "liveness/steps.h"
 #include "trace/trace.h"
@@ -22,6 +23,9 @@ struct RecordedRun {
   WholeStep step;
   LiveCurve curve;  // of that step
 };
+
+// A known card by name, or a card file by path. Throws InputError naming the known ones.
+[[nodiscard]] Card read_card(const std::string& word);
 
 void add_step_input(CLI::App& command, StepInput& input);
 

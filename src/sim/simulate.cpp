@@ -3,7 +3,10 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "liveness/curve.h"
+#include "liveness/floor.h"
 #include "liveness/pieces.h"
+#include "plan/outlook.h"
 #include "sim/card_times.h"
 
 namespace spillway {
@@ -12,7 +15,6 @@ namespace {
 
 // As on a card: small budgets are held more exactly by small granules.
 constexpr Bytes kSmallGranule = 2_MiB, kLargeGranule = 16_MiB, kLargeBudget = 4_GiB;
-constexpr std::int64_t kPieces = 8;  // of the budget: what an op over lists takes at once
 
 // One step's part of counts that only grow.
 class Sampler {
@@ -80,7 +82,7 @@ EngineOptions engine_options(const SimOptions& options) {
 
 SimResult simulate(const Trace& recorded, const SimOptions& options) {
   const EngineOptions engine = engine_options(options);
-  const Trace trace = options.budget ? cut_lists(recorded, *options.budget / kPieces) : recorded;
+  const Trace trace = options.budget ? cut_lists(recorded, *options.budget / kListPieces) : recorded;
   const auto whole = find_steady_step(trace);
   if (!whole) throw InputError("the trace holds no whole step");
   const Liveness step(trace, *whole);
@@ -89,7 +91,8 @@ SimResult simulate(const Trace& recorded, const SimOptions& options) {
   Player player(device, engine, score, step);
   if (!options.trace.empty()) player.open_trace(options.trace);
   Sampler sampler(player);
-  SimResult result{.steps = {}, .stats = {}, .plain_time = step.starts().back(), .unfit = {}};
+  SimResult result{.steps = {}, .stats = {}, .plain_time = step.starts().back(), .plain_peak = live_curve(step).peak,
+                   .floor = find_floor(step, {.smallest = engine.smallest}).bytes, .ops = step.op_count(), .unfit = {}};
   for (int i = 0; i < options.steps; ++i) {
     if (options.before_step) options.before_step(i, device);
     player.play_step();
@@ -98,6 +101,8 @@ SimResult simulate(const Trace& recorded, const SimOptions& options) {
   }
   result.stats = player.engine().stats();
   result.unfit = player.unfit();
+  // What the first op that failed lacks is not all: the neediest one may come after it.
+  if (result.unfit) result.unfit->lacks = std::max(result.unfit->lacks, result.floor - options.budget.value_or(options.card.memory));
   player.close_trace();
   return result;
 }

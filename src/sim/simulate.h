@@ -42,6 +42,8 @@ struct SimResult {
   std::vector<SimStep> steps;  // those that were played to their end
   EngineStats stats;           // of the whole run
   Nanos plain_time;            // of the step's kernels
+  Bytes plain_peak, floor;     // of the step
+  std::uint32_t ops = 0;       // in the step
   std::optional<Unfit> unfit;
 };
 

@@ -1,0 +1,140 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "cli/command.h"
+#include "cli/step_input.h"
+#include "liveness/floor.h"
+#include "liveness/liveness.h"
+#include "plan/outlook.h"
+#include "sim/card_times.h"
+
+namespace spillway {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kParts = 10;             // of the peak, in the curve
+constexpr std::size_t kMostPins = 5;   // storages named at the floor
+
+struct PlanOptions {
+  StepInput input;
+  std::string card = "h200", policy = "hybrid", budget;
+  bool json = false;
+};
+
+struct Pin {
+  std::string what;
+  Bytes size;
+};
+
+// The floor in words: the op, and the largest storages that must be there with it.
+struct FloorStory {
+  Floor floor;
+  std::string op;
+  Bytes transient;
+  std::vector<Pin> pins;
+};
+
+std::string_view kind_name(StorageKind kind) {
+  constexpr std::array<std::string_view, 7> kNames{"unknown", "parameter", "gradient", "activation", "optimizer state", "input", "workspace"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
+
+FloorStory tell_floor(const RecordedRun& run) {
+  const Liveness step(run.trace, run.step);
+  FloorStory story{.floor = find_floor(step), .op = {}, .transient = {}, .pins = {}};
+  const LiveOp& op = step.ops()[story.floor.op];
+  story.op = run.trace.name(op.name);
+  story.transient = op.transient;
+  std::vector<const LiveStorage*> touched;
+  for (const Access& access : step.accesses_at(story.floor.op)) touched.push_back(&step.storages()[access.storage]);
+  std::ranges::stable_sort(touched, std::greater{}, &LiveStorage::size);
+  touched.resize(std::min(touched.size(), kMostPins));
+  for (const LiveStorage* storage : touched) story.pins.push_back({fmt::format("{} {}", kind_name(storage->kind), storage->id.index), storage->size});
+  return story;
+}
+
+double percent_slower(const Prediction& predicted) {
+  return 100.0 * static_cast<double>((predicted.time - predicted.plain_time).count) / static_cast<double>(predicted.plain_time.count);
+}
+
+Json to_json(const OutlookPoint& point) {
+  const Prediction& told = point.predicted;
+  return {{"budget_bytes", point.budget.count}, {"peak_bytes", told.peak.count},   {"shortfall_bytes", told.over.count},
+          {"time_ns", told.time.count},         {"stall_ns", told.stall.count},     {"rebuild_ns", told.rebuild.count},
+          {"moved_bytes", told.moved.count},    {"rebuilt_bytes", told.rebuilt.count}};
+}
+
+Json to_json(const PlanOptions& options, const RecordedRun& run, const FloorStory& floor, const std::vector<OutlookPoint>& points) {
+  Json json{{"card", options.card},
+            {"policy", options.policy},
+            {"peak_bytes", run.curve.peak.count},
+            {"plain_time_ns", points[0].predicted.plain_time.count},
+            {"floor", {{"bytes", floor.floor.bytes.count}, {"op", floor.op}, {"cannot_leave_bytes", floor.floor.stuck.count},
+                       {"transient_bytes", floor.transient.count}, {"largest", Json::array()}}},
+            {"budgets", Json::array()}};
+  for (const Pin& pin : floor.pins) json["floor"]["largest"].push_back({{"storage", pin.what}, {"bytes", pin.size.count}});
+  for (const OutlookPoint& point : points) json["budgets"].push_back(to_json(point));
+  return json;
+}
+
+void print_point(const OutlookPoint& point, Bytes peak) {
+  const Prediction& told = point.predicted;
+  const auto gib = [](Bytes bytes) { return static_cast<double>(bytes.count) / (1 << 30); };
+  const auto ms = [](Nanos time) { return static_cast<double>(time.count) / 1e6; };
+  fmt::print("{:>9.3f}  {:>4.0f}%  {:>9.3f}  {:>+7.1f}%  {:>9.3f}  {:>9.3f}  {:>9.3f}  {:>9.3f}  {}\n", gib(point.budget),
+             100.0 * static_cast<double>(point.budget.count) / static_cast<double>(peak.count), ms(told.time), percent_slower(told),
+             gib(told.moved), gib(told.rebuilt), ms(told.rebuild), ms(told.stall),
+             told.over > 0_B ? fmt::format("lacks {}", to_text(told.over)) : "fits");
+}
+
+void print(const PlanOptions& options, const RecordedRun& run, const FloorStory& floor, const std::vector<OutlookPoint>& points) {
+  fmt::print("{} on {}: peak {}, {} plain\n", options.policy, options.card, to_text(run.curve.peak), to_text(points[0].predicted.plain_time));
+  fmt::print("{:>9}  {:>5}  {:>9}  {:>8}  {:>9}  {:>9}  {:>9}  {:>9}\n", "GiB", "peak", "ms", "slower", "moved GiB", "rebuilt", "rebuild", "stall");
+  for (const OutlookPoint& point : points) print_point(point, run.curve.peak);
+  fmt::print("floor {}: {} needs {} at once, {} cannot leave beside it\n", to_text(floor.floor.bytes), floor.op, to_text(floor.floor.working_set),
+             to_text(floor.floor.stuck));
+  for (const Pin& pin : floor.pins) fmt::print("  {:>10}  {}\n", to_text(pin.size), pin.what);
+}
+
+void run_plan(const PlanOptions& options) {
+  const PlanPolicy* policy = find_plan_policy(options.policy);
+  if (policy == nullptr) {
+    std::string names;
+    for (const PlanPolicy& known : plan_policies()) names += (names.empty() ? "" : ", ") + std::string(known.name);
+    throw InputError(fmt::format("policy '{}' does not plan: known are {}", options.policy, names));
+  }
+  const Card card = read_card(options.card);
+  const RecordedRun run = read_run(options.input);
+  const OutlookRequest request{.trace = run.trace, .policy = *policy, .costs = costs_of(card)};
+  std::vector<OutlookPoint> points;
+  if (options.budget.empty()) points = look_down(request, kParts);
+  else points.push_back(look_at(request, parse_bytes(options.budget, run.curve.peak)));
+  const FloorStory floor = tell_floor(run);
+  if (options.json) fmt::print("{}\n", to_json(options, run, floor, points).dump(2));
+  else print(options, run, floor, points);
+  if (!options.budget.empty() && points[0].predicted.over > 0_B) throw CLI::RuntimeError(kDoesNotFit);
+}
+
+}  // namespace
+
+void add_plan(CLI::App& app) {
+  auto options = std::make_shared<PlanOptions>();
+  CLI::App* command = app.add_subcommand("plan", "Say what a recorded step would take: slowdown over budget, the floor, and what pins it");
+  add_step_input(*command, options->input);
+  command->add_option("--budget", options->budget, "One budget instead of the curve: bytes, 12GiB, or 60% of the peak");
+  command->add_option("--card", options->card, "A known card or a card file, for the link's rates (default: h200)");
+  command->add_option("--policy", options->policy, "Who plans (default: hybrid)");
+  command->add_flag("--json", options->json, "Everything as JSON instead of a table");
+  command->callback([options] { run_plan(*options); });
+}
+
+}  // namespace spillway

@@ -1,0 +1,101 @@
+"""A recorded step on simulated cards and in plans, through the command line."""
+
+import json
+import pathlib
+import subprocess
+
+import pytest
+
+from spillway import native
+
+HERE = pathlib.Path(__file__).resolve().parent
+TRACES = HERE.parent.parent / "traces"
+
+
+def tool(*arguments, code=0):
+    done = subprocess.run([native.TOOL, *map(str, arguments)], capture_output=True, text=True)
+    assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
+    return done.stdout if code in (0, 3) else done.stderr
+
+
+@pytest.fixture(scope="module")
+def vgg(tmp_path_factory):
+    trace = tmp_path_factory.mktemp("traces") / "vgg16_b128.spt"
+    tool("import", TRACES / "vgg16_b128.json.gz", "-o", trace)
+    return trace
+
+
+@pytest.mark.parametrize("name, arguments", [
+    ("vgg16_b128.lru.txt", ["simulate", "--card", "v100", "--recorded-on", "h200", "--budget", "4GiB", "--policy", "lru", "--steps", "3"]),
+    ("vgg16_b128.hybrid.txt", ["simulate", "--budget", "80%", "--steps", "5"]),
+    ("vgg16_b128.plan.txt", ["plan"]),
+])
+def test_what_is_told_is_the_reviewed_text(vgg, name, arguments):
+    assert tool(arguments[0], vgg, *arguments[1:]) == (HERE / name).read_text()
+
+
+def test_the_same_trace_gives_the_same_bytes(vgg, tmp_path):
+    arguments = ["simulate", vgg, "--budget", "60%", "--json", "--trace"]
+    told = [tool(*arguments, tmp_path / name) for name in ("one.spt", "other.spt")]
+    assert told[0] == told[1]
+    assert (tmp_path / "one.spt").read_bytes() == (tmp_path / "other.spt").read_bytes()
+
+
+def test_a_simulated_trace_is_a_lawful_trace_of_the_same_step(vgg, tmp_path):
+    tool("simulate", vgg, "--budget", "60%", "--policy", "dtr", "--trace", tmp_path / "run.spt")
+    told = tool("export", "--summary", tmp_path / "run.spt")
+    assert "unlawful" not in told
+    again = json.loads(tool("simulate", tmp_path / "run.spt", "--budget", "100%", "--policy", "dtr", "--json"))
+    first = json.loads(tool("simulate", vgg, "--budget", "100%", "--policy", "dtr", "--json"))
+    assert again["plain_time_ns"] == first["plain_time_ns"]
+    assert abs(again["plain_peak_bytes"] - first["plain_peak_bytes"]) < 1e-3 * first["plain_peak_bytes"]
+
+
+def test_simulated_json_says_whether_it_fits(vgg):
+    told = json.loads(tool("simulate", vgg, "--budget", "4GiB", "--policy", "dtr", "--json"))
+    assert told["fits"] and told["shortfall_bytes"] == 0 and told["violations"] == 0
+    assert told["peak_reserved_bytes"] <= told["budget_bytes"] == 4 << 30
+    assert len(told["steps"]) == 8 and told["steps"][-1]["time_ns"] > told["plain_time_ns"]
+
+
+@pytest.mark.parametrize("command", ["simulate", "plan"])
+def test_a_budget_that_cannot_be_met_is_told_with_its_shortfall(vgg, command):
+    assert "lacks" in tool(command, vgg, "--budget", "1GiB", code=3)
+    told = json.loads(tool(command, vgg, "--budget", "1GiB", "--json", code=3))
+    shortfall = told["shortfall_bytes"] if command == "simulate" else told["budgets"][0]["shortfall_bytes"]
+    assert shortfall > 1 << 30  # the floor is 2.55 GiB
+
+
+@pytest.mark.parametrize("arguments, told", [
+    (["--card", "k80"], "unknown card 'k80'; known are k40c"),
+    (["--policy", "best"], "policy 'best'"),
+    (["--budget", "much"], "much"),
+    (["--budget", "0"], "0"),
+    (["--budget", "-3GiB"], "-3GiB"),
+    (["--steps", "0"], "--steps"),
+    (["--budget", "2TiB"], "more than the H200 has"),
+])
+def test_bad_words_are_bad_input(vgg, arguments, told):
+    assert told in tool("simulate", vgg, *arguments, code=2)
+
+
+@pytest.mark.parametrize("command", ["simulate", "plan"])
+def test_bad_traces_are_bad_input(vgg, tmp_path, command):
+    cut, foreign, empty = (tmp_path / name for name in ("cut.spt", "foreign.spt", "empty.spt"))
+    cut.write_bytes(vgg.read_bytes()[:-1])
+    foreign.write_text("not a trace")
+    assert "cut short" in tool(command, cut, code=2)
+    assert "foreign.spt" in tool(command, foreign, code=2)
+    assert "missing.spt" in tool(command, tmp_path / "missing.spt", code=2)
+    tool("export", vgg, "-o", tmp_path / "all.jsonl")
+    lines = [line for line in (tmp_path / "all.jsonl").read_text().splitlines() if '"step_end"' not in line]
+    (tmp_path / "open.jsonl").write_text("\n".join(lines) + "\n")
+    tool("import", tmp_path / "open.jsonl", "-o", empty)
+    assert "no step" in tool(command, empty, code=2)
+
+
+def test_a_card_of_ones_own_is_read_from_a_file(vgg, tmp_path):
+    (tmp_path / "card.json").write_text('{"like": "v100", "name": "slow", "in_gb_s": 1.0, "out_gb_s": 1.0}')
+    arguments = ["--budget", "80%", "--policy", "lru", "--json"]
+    slow, v100 = (json.loads(tool("simulate", vgg, "--card", card, *arguments)) for card in (tmp_path / "card.json", "v100"))
+    assert slow["steps"][-1]["stall_fetch_ns"] > 5 * v100["steps"][-1]["stall_fetch_ns"]
