@@ -50,8 +50,10 @@ Json to_json(const SimStep& step) {
           {"rebuilt_bytes", step.rebuilt.count},
           {"rebuilt_ops", step.rebuilt_ops},
           {"evictions", step.evictions},
+          {"peak_live_bytes", step.peak_live.count},
+          {"surprises", step.surprises},
           {"planned", step.planned},
-          {"predicted_ns", step.planned ? Json(step.predicted.count) : Json()}};
+          {"predicted_ns", step.planned ? Json(step.predicted.time.count) : Json()}};
 }
 
 Json to_json(const SimulateOptions& options, const SimResult& result) {
@@ -82,7 +84,7 @@ void print_steps(const SimResult& result) {
     const SimStep& step = result.steps[i];
     fmt::print("{:>4}  {:>9.3f}  {:>+7.1f}%  {:>9.3f}  {:>9.3f}  {:>9.3f}  {:>10.1f}  {:>10.1f}  {:>10.1f}  {}\n", i, ms(step.time),
                permille(step.time, result.plain_time) / 10, ms(step.rebuilds), ms(step.fetch), ms(step.room), mib(step.moved_out),
-               mib(step.moved_in), mib(step.rebuilt), step.planned ? fmt::format("{:.3f} ms", ms(step.predicted)) : "-");
+               mib(step.moved_in), mib(step.rebuilt), step.planned ? fmt::format("{:.3f} ms", ms(step.predicted.time)) : "-");
   }
 }
 

@@ -106,8 +106,8 @@ void Planner::work(const PlanTask& task) {
   };
   plan_ = task.policy->plan(request, plan_);
   publish(std::make_shared<Script>(*task.steps, step, plan_, task.budget));
-  if (plan_.gaps.empty() || !task.policy->improves) return;
-  if (!is_stale()) offer(plan_step_by_step(request));
+  if (plan_.gaps.empty() || task.policy->further == nullptr) return;
+  if (!is_stale()) offer(task.policy->further(request, plan_));
   for (int round = 0; round < task.rounds && !is_stale(); ++round) {
     offer(improve(request, plan_, kTriesARound, static_cast<std::uint32_t>(round)));
   }

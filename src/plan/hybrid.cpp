@@ -4,6 +4,7 @@
 #include <limits>
 #include <random>
 
+#include "plan/papers.h"
 #include "plan/prices.h"
 #include "plan/timeline.h"
 
@@ -282,6 +283,22 @@ Plan plan_step_by_step(const PlanRequest& request) {
   search.relieve();
   search.prune();
   return search.plan();
+}
+
+Plan plan_other_ways(const PlanRequest& request, const Plan& so_far) {
+  Plan best = so_far;
+  const auto offer = [&](Plan found) {
+    if (is_better(found.predicted, best.predicted)) best = std::move(found);
+  };
+  offer(plan_step_by_step(request));
+  const Plan slots = plan_tensile(request);
+  Search search(request);
+  search.take(slots);
+  search.relieve();
+  search.prune();
+  offer(search.plan());
+  offer(slots);
+  return best;
 }
 
 Plan improve(const PlanRequest& request, const Plan& plan, int tries, std::uint32_t seed) {

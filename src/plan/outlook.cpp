@@ -14,7 +14,10 @@ OutlookPoint look_at(const OutlookRequest& request, Bytes budget) {
   const auto whole = find_steady_step(trace);
   SPILLWAY_ENSURE(whole.has_value(), "the trace holds a whole step");
   const Liveness step(trace, *whole);
-  return {budget, request.policy.plan({.step = step, .costs = request.costs, .budget = budget}, {}).predicted};
+  const PlanRequest one{.step = step, .costs = request.costs, .budget = budget};
+  Plan plan = request.policy.plan(one, {});
+  if (request.policy.further != nullptr && !plan.gaps.empty()) plan = request.policy.further(one, plan);
+  return {budget, plan.predicted};
 }
 
 std::vector<OutlookPoint> look_down(const OutlookRequest& request, int parts) {

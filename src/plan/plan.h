@@ -32,6 +32,7 @@ struct PlannedGap {
 
 struct Prediction {
   Bytes peak, over;  // over: what the neediest op lacks; zero when the plan fits
+  Bytes peak_home;   // of bytes whose storages are there: without those still leaving
   OpPlace peak_op = 0;
   Nanos time, plain_time, stall, rebuild;
   Bytes moved, rebuilt;  // moved: one way
@@ -55,6 +56,10 @@ struct PlanRequest {
 
 // The same by one change after the other, each judged by the timeline: slower, and often better at low budgets.
 [[nodiscard]] Plan plan_step_by_step(const PlanRequest& request);
+
+// The best of `so_far`, of the way above, and of one that starts from the slots a copy each finds on the link (as TENSILE
+// looks for them) and mends what that leaves.
+[[nodiscard]] Plan plan_other_ways(const PlanRequest& request, const Plan& so_far);
 
 // Goes on from a plan by trying changes until `tries` of them are spent; never returns a worse one. `seed` chooses which.
 [[nodiscard]] Plan improve(const PlanRequest& request, const Plan& plan, int tries, std::uint32_t seed = 1);

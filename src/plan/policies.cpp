@@ -3,12 +3,18 @@
 #include <algorithm>
 #include <array>
 
+#include "plan/papers.h"
+
 namespace spillway {
 
 namespace {
 
 constexpr std::array kPolicies{
-    PlanPolicy{.name = "hybrid", .plan = &plan_hybrid, .improves = true},
+    PlanPolicy{.name = "hybrid", .plan = &plan_hybrid, .further = &plan_other_ways},
+    PlanPolicy{.name = "superneurons", .plan = &plan_superneurons},
+    PlanPolicy{.name = "tensile", .plan = &plan_tensile},
+    PlanPolicy{.name = "capuchin", .plan = &plan_capuchin},
+    PlanPolicy{.name = "checkpoint", .plan = &plan_checkpoint},
 };
 
 }  // namespace

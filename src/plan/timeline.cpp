@@ -39,7 +39,7 @@ void Timeline::begin(std::span<const Choice> choices) {
   wrapping_.clear();
   leaving_.clear();
   for (auto& due : fetches_) due.clear();
-  live_ = 0_B;
+  live_ = leaving_bytes_ = 0_B;
   clock_ = out_free_ = in_free_ = 0_ns;
   for (StoragePlace at = 0; at < step_.storage_count(); ++at) {
     const LiveStorage& storage = step_.storages()[at];
@@ -62,6 +62,7 @@ void Timeline::begin(std::span<const Choice> choices) {
     const StoragePlace storage = step_.storages()[problem_.gaps()[gap].storage].next;
     out_free_ += problem_.copy_time(size(storage), problem_.costs().out_nanos_per_byte);
     leaving_.push_back({size(storage), out_free_});
+    leaving_bytes_ += size(storage);
     ready_[storage] = out_free_;
     state_[storage] = State::away;
     copied_[storage] = 0;
@@ -109,19 +110,37 @@ void Timeline::start_fetches() {
     const StoragePlace storage = over.end < step_.op_count() || at_ >= over.begin ? over.storage : step_.storages()[over.storage].next;
     if (state_[storage] == State::away && gap_of_[storage] == gap) {  // not home and away again meanwhile
       const LiveOp& now = step_.ops()[at_];
-      if (live_ + size(storage) + std::max(now.transient, now.made) > problem_.budget()) return;
-      start_fetch(gap);
+      const Bytes need = size(storage) + std::max(now.transient, now.made);
+      if (live_ - leaving_bytes_ + need > problem_.budget()) return;
+      start_fetch(gap, take_over(size(storage)));
     }
     waiting_.pop_front();
   }
 }
 
-void Timeline::start_fetch(GapPlace gap) {
+// Room of those who are leaving is given to a way in at once, which starts behind their ways out; so many bytes more. When
+// that is.
+Nanos Timeline::take_over(Bytes bytes) {
+  Nanos free = 0_ns;
+  while (live_ + bytes > problem_.budget()) free = forget_leaving();
+  return free;
+}
+
+// Its place is another's from its end on.
+Nanos Timeline::forget_leaving() {
+  const Leaving first = leaving_.front();
+  leaving_.pop_front();
+  live_ -= first.size;
+  leaving_bytes_ -= first.size;
+  return first.end;
+}
+
+void Timeline::start_fetch(GapPlace gap, Nanos room) {
   const Gap& over = problem_.gaps()[gap];
   const bool wrapped = over.end >= step_.op_count() && at_ < over.begin;
   const StoragePlace storage = wrapped ? step_.storages()[over.storage].next : over.storage;
   const Costs& costs = problem_.costs();
-  in_free_ = std::max({in_free_, clock_, ready_[storage]}) + problem_.copy_time(size(storage), costs.in_nanos_per_byte);
+  in_free_ = std::max({in_free_, clock_, ready_[storage], room}) + problem_.copy_time(size(storage), costs.in_nanos_per_byte);
   state_[storage] = State::coming;
   ready_[storage] = in_free_;
   live_ += size(storage);
@@ -189,11 +208,10 @@ void Timeline::rerun(OpPlace writer, StoragePlace wanted, std::vector<StoragePla
 // So many bytes more are taken for the op: whoever is leaving is waited for until they fit.
 void Timeline::hold(OpPlace op, Bytes bytes) {
   while (!leaving_.empty() && (leaving_.front().end <= clock_ || live_ + bytes > problem_.budget())) {
-    wait_until(leaving_.front().end);
-    live_ -= leaving_.front().size;
-    leaving_.pop_front();
+    wait_until(forget_leaving());
   }
   outcome_.during[op] = std::max(outcome_.during[op], live_ + bytes);
+  outcome_.sum.peak_home = std::max(outcome_.sum.peak_home, live_ + bytes - leaving_bytes_);
 }
 
 void Timeline::leave(GapPlace gap) {
@@ -214,6 +232,7 @@ void Timeline::leave(GapPlace gap) {
   const Costs& costs = problem_.costs();
   out_free_ = std::max(out_free_, clock_) + problem_.copy_time(size(storage), costs.out_nanos_per_byte);
   leaving_.push_back({size(storage), out_free_});
+  leaving_bytes_ += size(storage);
   ready_[storage] = out_free_;
   outcome_.sum.moved += size(storage);
   clock_ += Nanos{static_cast<std::int64_t>(static_cast<double>(size(storage).count) * costs.out_price)};

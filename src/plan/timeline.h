@@ -42,7 +42,9 @@ class Timeline {
   void begin(std::span<const Choice> choices);
   void run_op(OpPlace op);
   void start_fetches();
-  void start_fetch(GapPlace gap);
+  [[nodiscard]] Nanos take_over(Bytes bytes);
+  Nanos forget_leaving();
+  void start_fetch(GapPlace gap, Nanos room);
   void need(StoragePlace storage);
   void rebuild(StoragePlace storage, std::vector<StoragePlace>& temporaries);
   void rerun(OpPlace writer, StoragePlace wanted, std::vector<StoragePlace>& temporaries);
@@ -65,7 +67,7 @@ class Timeline {
   std::deque<GapPlace> waiting_;                // fetches due, for want of room
   std::deque<Leaving> leaving_;
   std::vector<GapPlace> wrapping_;              // moved over the step's end
-  Bytes live_;                  // what is leaving included
+  Bytes live_, leaving_bytes_;  // live: what is leaving included
   Nanos clock_, out_free_, in_free_;
   OpPlace at_ = 0;
   Outcome outcome_;

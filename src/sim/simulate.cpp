@@ -36,10 +36,13 @@ class Sampler {
                  .left_clean = now.left_clean - before_.left_clean,
                  .dropped = now.dropped - before_.dropped,
                  .rebuilt = player_.rebuilt() - rebuilt_,
+                 .peak_live = player_.engine().recent_peaks().live,
                  .evictions = now.evictions - before_.evictions,
                  .rebuilt_ops = now.recomputed_ops - before_.recomputed_ops,
+                 .surprises = now.surprises - before_.surprises,
                  .planned = now.planned_steps > before_.planned_steps,
-                 .predicted = before_.predicted ? before_.predicted->time : 0_ns};
+                 .predicted = before_.predicted.value_or(Prediction{})};
+    player_.engine().reset_recent_peaks();
     step.time = step.kernels + step.rebuilds + step.fetch + step.room + step.beside_copies + step.host;
     before_ = now;
     rebuilt_ = player_.rebuilt();

@@ -33,9 +33,11 @@ struct SimOptions {
 struct SimStep {
   Nanos time, kernels, rebuilds, fetch, room, beside_copies, host;
   Bytes moved_out, moved_in, left_clean, dropped, rebuilt;
+  Bytes peak_live;
   std::int64_t evictions = 0, rebuilt_ops = 0;
+  std::int64_t surprises = 0;  // in a planned step: room that had to be made beside the plan
   bool planned = false;
-  Nanos predicted;  // where planned
+  Prediction predicted;  // where planned
 };
 
 struct SimResult {

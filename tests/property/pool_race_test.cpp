@@ -67,7 +67,7 @@ class RaceDriver {
   }
 
   Tick write(const Block& block, StreamId on) {
-    const Use use{{Tier::device, block.range.begin}, block.range.length(), /*writes=*/true};
+    const MemoryUse use{{Tier::device, block.range.begin}, block.range.length(), /*writes=*/true};
     device_.compute(on, Nanos{dice_.between(1'000, 200'000)}, std::span(&use, 1));
     return device_.record(on);
   }

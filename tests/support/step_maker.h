@@ -31,6 +31,10 @@ class StepMaker {
     add(StorageDeath{ids_.at(name), now_});
     ids_.erase(name);
   }
+  void rename(const std::string& from, const std::string& to) {
+    ids_[to] = ids_.at(from);
+    ids_.erase(from);
+  }
   void role(const std::string& name, StorageKind kind) { add(StorageRole{ids_.at(name), kind}); }
   void begin() { add(StepBegin{StepIndex{step_}, kJob, now_, {}}); }
   void end() { add(StepEnd{StepIndex{step_++}, kJob, now_}); }

@@ -1,0 +1,123 @@
+// Random training steps: a chain of layers with skips, its backward in reverse, an optimizer; all storages of one size.
+//
+// One size, so that memory is never there in pieces: what is left is who is where, and when.
+#pragma once
+
+#include <algorithm>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "support/step_maker.h"
+
+namespace spillway::testing {
+
+struct StepShape {
+  int layers = 10;
+  Bytes size = 16_MiB;
+  int shortest_us = 50, longest_us = 3000;
+  int steps = 2;
+};
+
+class RandomStep {
+ public:
+  RandomStep(const StepShape& shape, std::uint32_t seed) : shape_(shape), dice_(seed) {
+    for (int i = 0; i < shape.layers; ++i) {
+      layers_.push_back({.skips = i > 2 && pick(4) == 0, .saves_input = pick(3) > 0, .saves_output = pick(3) > 0, .replayable = pick(4) > 0,
+                         .has_weight = pick(2) == 0, .forward = time(), .backward = time()});
+    }
+  }
+
+  Trace make() {
+    maker_.birth("x", shape_.size, StorageKind::input);
+    for (int i = 0; i < shape_.layers; ++i) {
+      if (!layers_[at(i)].has_weight) continue;
+      maker_.birth(name("w", i), shape_.size, StorageKind::parameter);
+      maker_.birth(name("m", i), shape_.size, StorageKind::optimizer_state);
+    }
+    for (int step = 0; step < shape_.steps; ++step) run();
+    return maker_.trace();
+  }
+
+ private:
+  struct Layer {
+    bool skips, saves_input, saves_output, replayable, has_weight;
+    Nanos forward, backward;
+  };
+  static std::size_t at(int i) { return static_cast<std::size_t>(i); }
+  static std::string name(const char* what, int i) { return what + std::to_string(i); }
+  static std::string activation(int i) { return i < 0 ? "x" : name("a", i); }
+  std::uint32_t pick(std::uint32_t sides) { return static_cast<std::uint32_t>(dice_() % sides); }
+  Nanos time() { return Nanos{1000} * (shape_.shortest_us + static_cast<int>(pick(static_cast<std::uint32_t>(shape_.longest_us - shape_.shortest_us)))); }
+
+  // Whether the backward of layer i or anything after op i of the forward still reads it.
+  [[nodiscard]] bool is_kept(int i) const {
+    if (i < 0) return true;
+    if (layers_[at(i)].saves_output) return true;
+    return i + 1 < shape_.layers && layers_[at(i + 1)].saves_input;
+  }
+
+  void run() {
+    maker_.begin();
+    forward();
+    backward();
+    for (int i = 0; i < shape_.layers; ++i) {
+      if (!layers_[at(i)].has_weight) continue;
+      maker_.op("update", {.in = {name("g", i)}, .write = {name("w", i), name("m", i)}, .takes = 300_us, .replayable = false, .phase = Phase::optimizer});
+      maker_.death(name("g", i));
+    }
+    maker_.end();
+  }
+
+  void forward() {
+    for (int i = 0; i < shape_.layers; ++i) {
+      const Layer& layer = layers_[at(i)];
+      std::vector<std::string> in{activation(i - 1)};
+      if (layer.skips) in.push_back(activation(i - 3));
+      if (layer.has_weight) in.push_back(name("w", i));
+      maker_.birth(activation(i), shape_.size);
+      maker_.op("layer" + std::to_string(i), {.in = in, .out = {activation(i)}, .takes = layer.forward, .replayable = layer.replayable});
+      // A skip may still come for the last two.
+      if (i >= 2 && !is_kept(i - 2) && !needed_by_skip(i - 2, i)) bury(i - 2);
+    }
+  }
+
+  [[nodiscard]] bool needed_by_skip(int i, int after) const {
+    return i + 3 > after && i + 3 < shape_.layers && layers_[at(i + 3)].skips;
+  }
+  void bury(int i) {
+    maker_.death(activation(i));
+    dead_.push_back(i);
+  }
+
+  void backward() {
+    maker_.birth("d", shape_.size);
+    maker_.op("loss", {.in = {activation(shape_.layers - 1)}, .out = {"d"}, .takes = 200_us});
+    for (int i = shape_.layers - 1; i >= 0; --i) {
+      const Layer& layer = layers_[at(i)];
+      std::vector<std::string> in{"d"}, out{"e"};
+      if (layer.saves_output) in.push_back(activation(i));
+      if (layer.saves_input) in.push_back(activation(i - 1));
+      maker_.birth("e", shape_.size);
+      if (layer.has_weight) {
+        in.push_back(name("w", i));
+        maker_.birth(name("g", i), shape_.size, StorageKind::gradient);
+        out.push_back(name("g", i));
+      }
+      maker_.op("back" + std::to_string(i), {.in = in, .out = out, .takes = layer.backward, .phase = Phase::backward});
+      maker_.death("d");
+      maker_.rename("e", "d");
+      if (std::ranges::find(dead_, i) == dead_.end()) maker_.death(activation(i));
+    }
+    maker_.death("d");
+    dead_.clear();
+  }
+
+  const StepShape shape_;
+  std::mt19937 dice_;
+  std::vector<Layer> layers_;
+  std::vector<int> dead_;
+  StepMaker maker_;
+};
+
+}  // namespace spillway::testing
