@@ -1,0 +1,109 @@
+"""Where a planned step's time goes on a card: kernels, idle stretches of the compute stream, copies, calls the host waits in.
+
+    gaps_cuda.py resnet50 --share 60 [--policy hybrid] [--trace out.json]
+"""
+
+import argparse
+import collections
+import json
+import tempfile
+
+import engine_cuda
+import torch
+
+
+def rows_of(path):
+    with open(path, encoding="utf-8") as file:
+        events = [event for event in json.load(file)["traceEvents"] if event.get("ph") == "X"]
+    return [{"name": e["name"], "cat": e.get("cat", ""), "begin": e["ts"], "end": e["ts"] + e.get("dur", 0),
+             "stream": e.get("args", {}).get("stream")} for e in events]
+
+
+def union(rows):
+    """Microseconds in which at least one of them runs, and the idle stretches between."""
+    busy, gaps, until = 0.0, [], None
+    for row in sorted(rows, key=lambda row: row["begin"]):
+        if until is not None and row["begin"] > until:
+            gaps.append((row["begin"] - until, row["name"]))
+        begin = row["begin"] if until is None else max(row["begin"], until)
+        busy += max(row["end"] - begin, 0)
+        until = row["end"] if until is None else max(until, row["end"])
+    return busy, gaps
+
+
+def describe(rows, steps):
+    kernels = [row for row in rows if row["cat"] == "kernel"]
+    copies = [row for row in rows if row["cat"] == "gpu_memcpy"]
+    by_stream = collections.Counter()
+    for row in kernels:
+        by_stream[row["stream"]] += row["end"] - row["begin"]
+    compute = by_stream.most_common(1)[0][0]
+    on_compute = [row for row in kernels + copies if row["stream"] == compute]
+    busy, gaps = union(on_compute)
+    span = max(r["end"] for r in on_compute) - min(r["begin"] for r in on_compute)
+    print(f"a step: {span / steps / 1e3:.2f} ms, compute stream busy {busy / steps / 1e3:.2f} ms, idle {(span - busy) / steps / 1e3:.2f} ms")
+    for low, high in ((0, 5), (5, 20), (20, 100), (100, 1000), (1000, 1e9)):
+        some = [gap for gap, _ in gaps if low <= gap < high]
+        print(f"  idle stretches of {low} to {high:g} us: {len(some) / steps:.1f} a step, {sum(some) / steps / 1e3:.2f} ms")
+    for gap, name in sorted(gaps, reverse=True)[:12]:
+        print(f"    {gap / 1e3:8.2f} ms before {name[:90]}")
+    kinds = collections.Counter()
+    for row in copies:
+        kinds[row["name"], row["stream"]] += (row["end"] - row["begin"]) / steps / 1e3
+    for (name, stream), ms in kinds.most_common(6):
+        print(f"  {name} on stream {stream}: {ms:.2f} ms a step")
+    calls = collections.Counter()
+    counts = collections.Counter()
+    for row in rows:
+        if row["cat"] in ("cuda_runtime", "cuda_driver"):
+            calls[row["name"]] += (row["end"] - row["begin"]) / steps / 1e3
+            counts[row["name"]] += 1
+    for name, ms in calls.most_common(10):
+        print(f"  host in {name}: {ms:.2f} ms a step, {counts[name] / steps:.1f} calls")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", choices=["resnet50", "gpt2"])
+    parser.add_argument("--share", type=int, default=60)
+    parser.add_argument("--policy", default="hybrid")
+    parser.add_argument("--warm", type=int, default=40)
+    parser.add_argument("--trace")
+    options = parser.parse_args()
+    torch.use_deterministic_algorithms(True)
+    torch.utils.deterministic.fill_uninitialized_memory = False
+    make = {"resnet50": engine_cuda.resnet50, "gpt2": engine_cuda.gpt2}[options.model]
+    engine_cuda.warm = 1
+    plain = engine_cuda.train(make)
+    import spillway
+
+    spillway.enable(budget=plain[2][0] * options.share // 100, device="cuda", policy=options.policy, host_limit="64GiB")
+    model, optimizer, loss_of = make(False)
+
+    def step():
+        with torch.autocast("cuda", torch.bfloat16):
+            loss = loss_of()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+    for _ in range(options.warm):
+        step()
+    torch.cuda.synchronize()
+    steps = 4
+    before = spillway.stats()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]) as profile:
+        for _ in range(steps):
+            step()
+        torch.cuda.synchronize()
+    after = spillway.stats()
+    print(f"{options.model} {options.share} % {options.policy}; plain {plain[0]:.2f} ms;",
+          {key: after[key] - before[key] for key in ("planned_steps", "plan_surprises", "placed_steps", "misplaced_blocks", "remaps")})
+    with tempfile.NamedTemporaryFile(suffix=".json") as file:
+        path = options.trace or file.name
+        profile.export_chrome_trace(path)
+        describe(rows_of(path), steps)
+
+
+if __name__ == "__main__":
+    main()
