@@ -20,8 +20,8 @@ using Json = nlohmann::ordered_json;
 struct SimulateOptions {
   StepInput input;
   std::string card = "h200", from, policy = "hybrid", budget, trace;
-  int steps = 8;
-  bool json = false;
+  int steps = 12;
+  bool json = false, no_places = false;
 };
 
 SimResult run(const SimulateOptions& options, const RecordedRun& run) {
@@ -30,6 +30,7 @@ SimResult run(const SimulateOptions& options, const RecordedRun& run) {
   if (*sim.budget > sim.card.memory)
     throw InputError(fmt::format("a budget of {} is more than the {} has, {}", to_text(*sim.budget), sim.card.name, to_text(sim.card.memory)));
   sim.trace = options.trace;
+  sim.places = !options.no_places;
   return simulate(options.from.empty() ? run.trace : scale_times(run.trace, read_card(options.from), sim.card), sim);
 }
 
@@ -117,8 +118,9 @@ void add_simulate(CLI::App& app) {
   command->add_option("--recorded-on", options->from, "The card the trace was recorded on: op times are scaled from it to --card");
   command->add_option("--budget", options->budget, "Bytes, 12GiB, or 60% of the plain peak (default: the card's memory)");
   command->add_option("--policy", options->policy, "As in `spillway run` (default: hybrid)");
-  command->add_option("--steps", options->steps, "How often the step is repeated (default: 8)")->check(CLI::Range(1, 1000));
+  command->add_option("--steps", options->steps, "How often the step is repeated (default: 12)")->check(CLI::Range(1, 1000));
   command->add_option("--trace", options->trace, "Write a trace of the simulated run here (.spt)");
+  command->add_flag("--no-places", options->no_places, "Let the pool place every block as it is asked for, in planned steps too");
   command->add_flag("--json", options->json, "Everything as JSON instead of a table");
   command->callback([options] { run_simulate(*options); });
 }

@@ -28,16 +28,18 @@ struct Course {
   std::size_t next = 0;
   std::vector<Gone> gone;                // by gap
   std::deque<std::uint32_t> due;         // gaps whose way back waits for room
+  int steps = 0;                         // begun by this script
   int missed = 0;                        // steps in a row that went another way
   int surprises = 0;                     // in this step: room that had to be made though the plan had enough
 
   void set(std::shared_ptr<const Script> made) {
     script = std::move(made);
     gone.assign(script ? script->gap_count() : 0, {});
-    missed = 0;
+    missed = steps = 0;
   }
   void begin_step() {
     on = script != nullptr;
+    steps += on ? 1 : 0;
     next = 0;
     surprises = 0;
     due.clear();

@@ -23,7 +23,7 @@ PoolOptions device_pool(const EngineOptions& options) {
           .limit = whole,
           .granule = options.granule,
           .alignment = options.alignment,
-          .placed_from = round_up(options.address_space / 2, options.granule)};
+          .placed_from = options.places ? round_up(options.address_space / 2, options.granule) : 0_B};
 }
 
 }  // namespace
@@ -39,6 +39,7 @@ Engine::Engine(Device& device, Owner& owner, StreamId compute, const EngineOptio
   (void)meet(compute_);
   (void)meet(mover_.out_stream());
   (void)meet(mover_.in_stream());
+  mover_.watch_rates(options.plans != nullptr);
 }
 
 // Recipes belong to the records they are for.
@@ -461,6 +462,7 @@ void Engine::set_policy(ReactivePolicy policy, Leave leave, const PlanPolicy* pl
   options_.policy = policy;
   options_.leave = leave;
   options_.plans = plans;
+  mover_.watch_rates(plans != nullptr);
   forget_plans();
 }
 

@@ -77,6 +77,7 @@ struct EngineOptions {
   double move_nanos_per_byte = 1.0;  // out and back, for the choice between move and replay
   const PlanPolicy* plans = nullptr;  // steps that repeat are planned so; what a plan leaves open is up to the policy
   int plan_rounds = 12;         // of improvement in the background
+  bool places = true;           // planned steps take their blocks at places found beforehand
   bool plans_at_once = false;   // by the thread that ends the step, for runs that must come out the same every time
   Costs costs;                  // what plans reckon with
   bool poison = false;          // overwrite what has left
@@ -303,6 +304,7 @@ class Engine {
   void begin_recording();
   void start_planning(bool anew);
   void plan_with_more_slack(std::int64_t more);
+  void follow_link();
   void settle_layout(bool followed, Lock& lock);
   void adopt_places(std::shared_ptr<const Places> places, Lock& lock);
   void move_house(Lock& lock);

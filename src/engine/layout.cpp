@@ -137,7 +137,6 @@ void Layout::start_placing(const Task& task) {
   for (const Block& block : now_.blocks) soonest.push_back(block.end);
   add_ways_out(task);
   const auto work = [log = now_, soonest = std::move(soonest), room, from = task.from] {
-    block_signals();
     auto places = std::make_shared<Places>();
     places->room = room;
     std::vector<Presence> stays;
@@ -164,7 +163,16 @@ void Layout::start_placing(const Task& task) {
     places->first.push_back(static_cast<std::uint32_t>(places->entries.size()));
     return std::shared_ptr<const Places>(std::move(places));
   };
-  coming_ = std::async(std::launch::async, work);
+  if (task.at_once) {
+    std::promise<std::shared_ptr<const Places>> found;
+    found.set_value(work());
+    coming_ = found.get_future();
+    return;
+  }
+  coming_ = std::async(std::launch::async, [work] {
+    block_signals();
+    return work();
+  });
 }
 
 std::shared_ptr<const Places> Layout::take_places() {

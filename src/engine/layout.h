@@ -74,6 +74,7 @@ class Layout {
     double out_nanos_per_byte = 0;
     Bytes from;                 // the lowest place
     Bytes limit, live;          // of the device's memory; `live` when the step ends
+    bool at_once = false;       // by the calling thread
   };
   void start_placing(const Task& task);
   // Null when none are ready.

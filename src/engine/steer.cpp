@@ -14,6 +14,7 @@ namespace {
 
 constexpr int kMostMissed = 3;       // steps off course before the run is recorded anew
 constexpr std::int64_t kSlackParts = 100;  // of the budget: holes between storages, and what is not planned
+constexpr double kDrift = 1.3;       // of a copy's time; both directions at once explain 1.1
 constexpr int kSettlingSteps = 2;    // until blocks taken before there were places are gone
 constexpr std::int64_t kFirstSlack = 2, kMostSlack = 25;
 
@@ -123,6 +124,7 @@ void Engine::steer_end_step(const std::vector<Nanos>& durations, Lock& lock) {
   } else if (!recorder_.on() && !course_.script && !planner_.busy() && stats_.steps > 0) {
     begin_recording();
   }
+  if (course_.steps >= kSettlingSteps && recorded_) follow_link();
   if (auto script = planner_.take()) {
     tape_.plan(options_.plans->name, arena_.limit(), script->predicted());
     course_.set(std::move(script));
@@ -148,6 +150,23 @@ void Engine::start_planning(bool anew) {
                   .rounds = options_.plan_rounds, .anew = anew, .at_once = options_.plans_at_once});
 }
 
+// Copies take another time than was planned with: the link is shared, or somebody else's since. Rates are those of the
+// step's last copies, which may have had both directions busy: only what no sharing explains is a drift.
+void Engine::follow_link() {
+  const Mover::Rates seen = mover_.take_rates();
+  const auto drifted = [](double now, double planned) { return now > 0 && planned > 0 && (now > planned * kDrift || now < planned / kDrift); };
+  Costs& costs = options_.costs;
+  const bool out = drifted(seen.out_nanos_per_byte, costs.out_nanos_per_byte), in = drifted(seen.in_nanos_per_byte, costs.in_nanos_per_byte);
+  if ((!out && !in) || planner_.busy()) return;
+  const auto take_over = [](double now, double& nanos, double& price) {
+    price *= now / nanos;  // kernels beside a copy are slower as long as it takes
+    nanos = now;
+  };
+  if (out) take_over(seen.out_nanos_per_byte, costs.out_nanos_per_byte, costs.out_price);
+  if (in) take_over(seen.in_nanos_per_byte, costs.in_nanos_per_byte, costs.in_price);
+  start_planning(/*anew=*/true);
+}
+
 // The plan fits by bytes and yet somebody had to leave unasked, or blocks do not fit beside each other: memory nobody
 // planned for.
 void Engine::plan_with_more_slack(std::int64_t more) {
@@ -171,7 +190,8 @@ void Engine::settle_layout(bool followed, Lock& lock) {
                          .out_nanos_per_byte = options_.costs.out_nanos_per_byte,
                          .from = arena_.placed_from(),
                          .limit = arena_.limit(),
-                         .live = live_});
+                         .live = live_,
+                         .at_once = options_.plans_at_once});
 }
 
 void Engine::adopt_places(std::shared_ptr<const Places> places, Lock& lock) {

@@ -136,7 +136,7 @@ Player::Tried Player::try_play(const ScoreOp& op) {
     return Tried::failed_before;
   }
   op_clock_ = engine_.begin_op();
-  const Bytes before = engine_.live();
+  const Bytes before = engine_.whole();
   lock.unlock();
   meter_.mark(Spent::fetch);
   const Nanos begin = device_.now();
@@ -213,7 +213,7 @@ void Player::note_floor(const ScoreOp& op, std::span<const Use> uses, Bytes befo
   for (const Use& use : uses) {
     if (use.record->size >= engine_.options().smallest) inputs += use.record->block.range.length();
   }
-  engine_.note_op({.inputs = inputs, .outputs = std::max(engine_.live() - before, 0_B), .transient = engine_.peak_in_op() - before},
+  engine_.note_op({.inputs = inputs, .outputs = std::max(engine_.whole() - before, 0_B), .transient = engine_.peak_in_op() - before},
                   std::string(op.name));
 }
 

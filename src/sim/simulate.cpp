@@ -80,6 +80,7 @@ EngineOptions engine_options(const SimOptions& options) {
   engine.move_nanos_per_byte = engine.costs.out_nanos_per_byte + engine.costs.in_nanos_per_byte;
   engine.plan_rounds = options.plan_rounds;
   engine.plans_at_once = true;
+  engine.places = options.places;
   return engine;
 }
 

@@ -21,8 +21,9 @@ struct SimOptions {
   Card card;
   std::optional<Bytes> budget;  // none: only watch
   std::string policy = "hybrid";
-  int steps = 8;
+  int steps = 12;
   int plan_rounds = 1;          // of improvement after the first plan
+  bool places = true;           // as EngineOptions has it
   std::string trace;            // where to write the trace of the simulated run; empty: nowhere
   // Before a step, which are counted from 0: for what changes under way.
   std::function<void(int step, FakeDevice& device)> before_step = {};

@@ -44,19 +44,41 @@ std::optional<LowerCopy> Mover::try_move_out(Bytes offset, Bytes size, std::span
   auto copy = try_place(size);
   if (!copy) return std::nullopt;
   for (const Tick tick : after) device_.wait(out_, tick);
-  if (timed_) copy->began = device_.record(out_);
+  if (timed_ || watched_) copy->began = device_.record(out_);
   device_.copy(out_, {copy->tier, copy->block.range.begin}, {Tier::device, offset}, size);
   copy->written = device_.record(out_);
+  note_sample(outs_, *copy, copy->written, size);
   return copy;
 }
 
 Tick Mover::move_in(LowerCopy& copy, Bytes offset, Bytes size) {
   device_.wait(in_, copy.written);
-  if (timed_) copy.began = device_.record(in_);
+  if (timed_ || watched_) copy.began = device_.record(in_);
   device_.copy(in_, {Tier::device, offset}, {copy.tier, copy.block.range.begin}, size);
   copy.last_read = device_.record(in_);
+  note_sample(ins_, copy, *copy.last_read, size);
   return *copy.last_read;
 }
+
+void Mover::note_sample(std::deque<Sample>& samples, const LowerCopy& copy, Tick done, Bytes size) {
+  if (!watched_ || copy.tier != Tier::host || size < kSmallestSample) return;
+  samples.push_back({copy.began, done, size});
+  if (samples.size() > kMostSamples) samples.pop_front();
+}
+
+double Mover::rate_of(std::deque<Sample>& samples) {
+  Nanos time;
+  Bytes bytes;
+  for (const Sample& sample : samples) {
+    if (!device_.query(sample.done)) break;
+    time += device_.elapsed(sample.began, sample.done);
+    bytes += sample.size;
+  }
+  samples.clear();
+  return bytes > 0_B ? static_cast<double>(time.count) / static_cast<double>(bytes.count) : 0;
+}
+
+Mover::Rates Mover::take_rates() { return {.out_nanos_per_byte = rate_of(outs_), .in_nanos_per_byte = rate_of(ins_)}; }
 
 void Mover::forget(const LowerCopy& copy) {
   if (copy.last_read) {

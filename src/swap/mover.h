@@ -5,6 +5,7 @@
 // reused only behind the copies that still read or write it. Thread-safe as Arena and Device are.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <optional>
 
@@ -57,6 +58,14 @@ class Mover {
   // Names the beginnings of copies from now on, so that their times can be told.
   void time_copies(bool timed) { timed_ = timed; }
 
+  // How fast the link was since the last call, from the copies that are done; zero where too few bytes went that way.
+  struct Rates {
+    double out_nanos_per_byte = 0, in_nanos_per_byte = 0;
+  };
+  [[nodiscard]] Rates take_rates();
+  // From now on copies are timed for take_rates().
+  void watch_rates(bool watch) { watched_ = watch; }
+
   // Waits until every copy enqueued so far is done.
   void drain();
   // From now on ways in run on this stream.
@@ -68,6 +77,20 @@ class Mover {
   std::unique_ptr<Arena> host_, file_;
   Nanos waited_host_, waited_file_;
   bool timed_ = false;
+
+  // Of the newest copies between device and host; small ones are all latency and tell nothing of the rate.
+  struct Sample {
+    Tick began, done;
+    Bytes size;
+  };
+  static constexpr std::size_t kMostSamples = 32;
+  static constexpr Bytes kSmallestSample = 1_MiB;
+
+  void note_sample(std::deque<Sample>& samples, const LowerCopy& copy, Tick done, Bytes size);
+  [[nodiscard]] double rate_of(std::deque<Sample>& samples);
+
+  bool watched_ = false;
+  std::deque<Sample> outs_, ins_;
 
   [[nodiscard]] Arena* arena(Tier tier) const { return tier == Tier::host ? host_.get() : file_.get(); }
   [[nodiscard]] std::optional<LowerCopy> try_place(Bytes size);

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "liveness/curve.h"
 #include "liveness/floor.h"
@@ -24,23 +25,47 @@ Card simple_card() {
   return card;
 }
 
+struct Compared {
+  bool planned = false, surprised = false;
+  Bytes peak, predicted_peak;
+  double off = 0;  // of the predicted time, as a fraction
+};
+
+Compared compare(std::uint32_t seed) {
+  const Trace trace = RandomStep({.layers = 6 + static_cast<int>(seed % 20)}, seed).make();
+  const Liveness step(trace, *find_steady_step(trace));
+  const Bytes peak = live_curve(step).peak, floor = find_floor(step).bytes;
+  const Bytes budget = round_up(floor + (peak - floor) * static_cast<std::int64_t>(1 + seed % 8) / 10, 16_MiB) + 32_MiB;
+  const SimResult result = simulate(trace, {.card = simple_card(), .budget = budget, .policy = "hybrid", .steps = 10, .places = false});
+  EXPECT_FALSE(result.unfit.has_value()) << seed;
+  EXPECT_LE(result.stats.peak_reserved, budget) << seed;
+  const SimStep& last = result.steps.back();
+  return {.planned = last.planned,
+          .surprised = last.surprises > 0,
+          .peak = last.peak_live,
+          .predicted_peak = last.predicted.peak_home,
+          .off = static_cast<double>(last.time.count) / static_cast<double>(last.predicted.time.count) - 1};
+}
+
+// Peaks are equal. Times are, to a few parts in ten thousand, where no copy waits for another; where some do, the pool gives
+// a way in or an op the place of a storage that is still leaving by its address, while the timeline gives that of the one
+// that left first, so single steps are a few percent off, more often below than above.
 TEST(PlanTimeline, IsWhatTheSimulatorMakesOfThePlan) {
-  int planned = 0;
-  for (std::uint32_t seed = 0; seed < 60; ++seed) {
-    const Trace trace = RandomStep({.layers = 6 + static_cast<int>(seed % 20)}, seed).make();
-    const Liveness step(trace, *find_steady_step(trace));
-    const Bytes peak = live_curve(step).peak, floor = find_floor(step).bytes;
-    const Bytes budget = round_up(floor + (peak - floor) * static_cast<std::int64_t>(1 + seed % 8) / 10, 16_MiB) + 32_MiB;
-    const SimResult result = simulate(trace, {.card = simple_card(), .budget = budget, .policy = "hybrid", .steps = 10});
-    ASSERT_FALSE(result.unfit) << seed;
-    const SimStep& last = result.steps.back();
-    std::printf("%u ops %u peak %lld floor %lld budget %lld: planned %d surprises %lld over %lld  time %.3f pred %.3f (%+.2f%%) fetch %.3f room %.3f rebuild %.3f/%.3f peak %lld/%lld\n", seed, result.ops, (long long)(peak / 1_MiB), (long long)(floor/1_MiB), (long long)(budget / 1_MiB), last.planned,
-                (long long)last.surprises, (long long)(last.predicted.over / 1_MiB), static_cast<double>(last.time.count) / 1e6, static_cast<double>(last.predicted.time.count) / 1e6,
-                100.0 * (static_cast<double>(last.time.count) / static_cast<double>(last.predicted.time.count) - 1), static_cast<double>(last.fetch.count) / 1e6, static_cast<double>(last.room.count) / 1e6,
-                static_cast<double>(last.rebuilds.count)/1e6, static_cast<double>(last.predicted.rebuild.count)/1e6, (long long)(last.peak_live / 1_MiB), (long long)(last.predicted.peak_home / 1_MiB));
-    planned += last.planned;
+  int planned = 0, exact = 0;
+  double sum = 0;
+  const auto seeds = static_cast<std::uint32_t>(scaled(60));
+  for (std::uint32_t seed = 0; seed < seeds; ++seed) {
+    const Compared found = compare(seed);
+    if (!found.planned || found.surprised) continue;
+    ++planned;
+    EXPECT_EQ(found.peak, found.predicted_peak) << seed;
+    EXPECT_LT(std::abs(found.off), 0.06) << seed;
+    sum += std::abs(found.off);
+    exact += std::abs(found.off) < 0.001 ? 1 : 0;
   }
-  EXPECT_GT(planned, 0);
+  EXPECT_GT(planned, static_cast<int>(seeds) * 9 / 10);
+  EXPECT_LT(sum / planned, 0.01);
+  EXPECT_GT(exact, planned / 2);
 }
 
 }  // namespace

@@ -131,6 +131,22 @@ TEST(SimulateByHand, ASlowerLinkShowsFromTheStepOnInWhichItSlows) {
   EXPECT_NEAR(static_cast<double>(result.steps[3].fetch.count), 2.0 * static_cast<double>(result.steps[2].fetch.count), 10'000);
 }
 
+// The link halves at step 5: from then on copies planned for the whole link are late, until a plan for the half is made.
+TEST(SimulateDrift, StallsOfALinkThatHalvesAreGoneThreeStepsLater) {
+  const Trace trace = recorded("resnet50_b256");
+  const Liveness step(trace, *find_steady_step(trace));
+  SimOptions options{.card = quick_card(), .budget = live_curve(step).peak * 70 / 100, .policy = "hybrid", .steps = 10, .places = false};
+  options.before_step = [](int step, FakeDevice& device) {
+    if (step == 5) device.set_link_percent(50);
+  };
+  const SimResult result = simulate(trace, options);
+  ASSERT_EQ(result.steps.size(), 10u);
+  const auto stall = [&](std::size_t i) { return result.steps[i].fetch + result.steps[i].room; };
+  EXPECT_EQ(stall(4), 0_ns);
+  EXPECT_GT(stall(5), 1_ms);
+  EXPECT_LT(stall(8) * 10, stall(5));
+}
+
 TEST(SimulateByHand, AnUnknownPolicyIsRefusedWithTheKnownOnes) {
   try {
     (void)simulate(two_uses(), {.card = quick_card(), .budget = 20_MiB, .policy = "best"});
