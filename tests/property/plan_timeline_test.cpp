@@ -16,6 +16,7 @@ namespace {
 
 using testing::quick_card;
 using testing::RandomStep;
+using testing::scaled;
 
 // Copies each way do not slow each other: the timeline knows one rate a direction.
 Card simple_card() {

@@ -56,7 +56,7 @@ class ArenaTest : public testing::Test {
   }
   // A kernel of a millisecond that writes the block: with detect_races, an unordered one throws.
   Tick use(const Block& block, StreamId on) {
-    const Use write{{Tier::device, block.range.begin}, block.range.length(), /*writes=*/true};
+    const MemoryUse write{{Tier::device, block.range.begin}, block.range.length(), /*writes=*/true};
     device.card.compute(on, 1_ms, std::span(&write, 1));
     return device.record(on);
   }
