@@ -16,7 +16,7 @@ def rows_of(path):
     with open(path, encoding="utf-8") as file:
         events = [event for event in json.load(file)["traceEvents"] if event.get("ph") == "X"]
     return [{"name": e["name"], "cat": e.get("cat", ""), "begin": e["ts"], "end": e["ts"] + e.get("dur", 0),
-             "stream": e.get("args", {}).get("stream")} for e in events]
+             "stream": e.get("args", {}).get("stream"), "bytes": e.get("args", {}).get("bytes", 0)} for e in events]
 
 
 def union(rows):
@@ -24,7 +24,7 @@ def union(rows):
     busy, gaps, until = 0.0, [], None
     for row in sorted(rows, key=lambda row: row["begin"]):
         if until is not None and row["begin"] > until:
-            gaps.append((row["begin"] - until, row["name"]))
+            gaps.append((row["begin"] - until, row["name"], row["begin"]))
         begin = row["begin"] if until is None else max(row["begin"], until)
         busy += max(row["end"] - begin, 0)
         until = row["end"] if until is None else max(until, row["end"])
@@ -43,10 +43,15 @@ def describe(rows, steps):
     span = max(r["end"] for r in on_compute) - min(r["begin"] for r in on_compute)
     print(f"a step: {span / steps / 1e3:.2f} ms, compute stream busy {busy / steps / 1e3:.2f} ms, idle {(span - busy) / steps / 1e3:.2f} ms")
     for low, high in ((0, 5), (5, 20), (20, 100), (100, 1000), (1000, 1e9)):
-        some = [gap for gap, _ in gaps if low <= gap < high]
+        some = [gap for gap, *_ in gaps if low <= gap < high]
         print(f"  idle stretches of {low} to {high:g} us: {len(some) / steps:.1f} a step, {sum(some) / steps / 1e3:.2f} ms")
-    for gap, name in sorted(gaps, reverse=True)[:12]:
-        print(f"    {gap / 1e3:8.2f} ms before {name[:90]}")
+    origin = min(row["begin"] for row in on_compute)
+    away = [row for row in copies if row["stream"] != compute]
+    for gap, name, end in sorted(gaps, reverse=True)[:8]:
+        print(f"    {gap / 1e3:8.2f} ms until {(end - origin) / 1e3:.2f}, before {name[:70]}")
+        around = [row for row in away if row["end"] > end - gap - 3000 and row["begin"] < end + 1000]
+        for row in sorted(around, key=lambda row: row["begin"])[-12:]:
+            print(f"               {row['name'][7:11]} {(row['begin'] - origin) / 1e3:8.2f} to {(row['end'] - origin) / 1e3:8.2f}, {row['bytes'] / 2**20:.0f} MiB")
     kinds = collections.Counter()
     for row in copies:
         kinds[row["name"], row["stream"]] += (row["end"] - row["begin"]) / steps / 1e3

@@ -54,10 +54,10 @@ Engine::~Engine() {
 
 // --- memory ---------------------------------------------------------------------------------------------------------
 
-std::optional<Block> Engine::take(Bytes size, StreamId on, Lock& lock) {
+std::optional<Block> Engine::take(Bytes size, StreamId on, Lock& lock, std::optional<std::uint32_t> gap) {
   const Nanos waited = tape_.on() ? arena_.waited() : 0_ns;
   for (;;) {
-    if (auto block = try_take(size, on)) {
+    if (auto block = try_take(size, on, gap)) {
       if (tape_.on()) trace_room_wait(arena_.waited() - waited);
       return block;
     }
@@ -65,17 +65,17 @@ std::optional<Block> Engine::take(Bytes size, StreamId on, Lock& lock) {
   }
 }
 
-std::optional<Block> Engine::try_take(Bytes size, StreamId on) {
+std::optional<Block> Engine::try_take(Bytes size, StreamId on, std::optional<std::uint32_t> gap) {
   const Bytes whole = round_up(size, options_.alignment);
   std::optional<Block> block;
-  auto place = layout_.find_place(whole);
+  auto place = gap ? layout_.find_place(whole, *gap) : std::nullopt;
   if (place) block = arena_.try_allocate_at({place->offset, place->offset + whole}, on);
   if (!block) {
     place.reset();
     block = arena_.try_allocate(size, on);
   }
   if (commits_ != arena_.commits()) note_reserved();
-  if (block) layout_.took(block->chunk, whole, place);
+  if (block) layout_.took(block->chunk, whole, place, gap.value_or(kNoPlace));
   return block;
 }
 
@@ -115,7 +115,7 @@ void Engine::settle(Record& record, const Block& block) {
 
 Record* Engine::try_allocate(Bytes size, StreamId on, const char* maker) {
   Lock lock(mutex_);
-  const auto block = take(size, on, lock);
+  const auto block = take(size, on, lock, kNoPlace);
   if (!block) return nullptr;
   Record* record = shelf_.take();
   record->id = StorageId{storages_++};

@@ -266,16 +266,18 @@ class Engine {
   [[nodiscard]] StreamId compute() const { return compute_; }
 
  private:
-  [[nodiscard]] std::optional<Block> take(Bytes size, StreamId on, Lock& lock);
-  // Beside nobody's leaving: in its place, or anywhere.
-  [[nodiscard]] std::optional<Block> try_take(Bytes size, StreamId on);
+  // In its place, if it has one. `gap`: of the plan, for a way back over it; kNoPlace: for something new; none: for a way
+  // back that no plan knows of.
+  [[nodiscard]] std::optional<Block> take(Bytes size, StreamId on, Lock& lock, std::optional<std::uint32_t> gap);
+  // The same without anybody leaving for it.
+  [[nodiscard]] std::optional<Block> try_take(Bytes size, StreamId on, std::optional<std::uint32_t> gap);
   void free_block(const Block& block, std::span<const Tick> last_uses, bool way_out = false);
   [[nodiscard]] bool make_room(Bytes size, Lock& lock);
   [[nodiscard]] std::vector<Record*> pick_victims(Bytes size) const;
   void evict_all(Leave leave, Lock& lock);
-  enum class Why : std::uint8_t { room, script };
-  [[nodiscard]] bool evict(Record* victim, Leave leave, Lock& lock, Why why = Why::room);
-  [[nodiscard]] bool let_go(Record& record, Leave leave, Why why);
+  // `gap`: of the plan that wants it; none: to make room.
+  [[nodiscard]] bool evict(Record* victim, Leave leave, Lock& lock, std::optional<std::uint32_t> gap = std::nullopt);
+  [[nodiscard]] bool let_go(Record& record, Leave leave, std::optional<std::uint32_t> gap);
   [[nodiscard]] bool move_out(Record& record);
   [[nodiscard]] StallTimes lower_waits() const;
   void trace_lower_waits(const StallTimes& before);
@@ -308,7 +310,7 @@ class Engine {
   void settle_layout(bool followed, Lock& lock);
   void adopt_places(std::shared_ptr<const Places> places, Lock& lock);
   void move_house(Lock& lock);
-  void bring_back(std::span<Record* const> records, bool& all, Lock& lock);
+  [[nodiscard]] Ground ground() const { return {.from = arena_.placed_from(), .limit = arena_.limit(), .alignment = options_.alignment}; }
   void forget_plans();
   void before_write(Record* record, Lock& lock);
   void turn_drops_into_moves(std::span<const Use> uses, Lock& lock);
@@ -379,6 +381,7 @@ class Engine {
   Planner planner_;
   Course course_;
   Layout layout_;
+  bool moved_house_ = false;
   int placed_steps_ = 0;  // by the places in use, from the first op to the last
   std::int64_t slack_ = 0;  // percent of the budget that plans leave free
 };

@@ -65,14 +65,14 @@ bool Engine::make_room(Bytes size, Lock& lock) {
 }
 
 // See Note [Promote outside the lock].
-bool Engine::evict(Record* victim, Leave leave, Lock& lock, Why why) {
-  if (victim->orphan) return let_go(*victim, leave, why);
+bool Engine::evict(Record* victim, Leave leave, Lock& lock, std::optional<std::uint32_t> gap) {
+  if (victim->orphan) return let_go(*victim, leave, gap);
   void* weak = owner_.weak(*victim);
   lock.unlock();
   void* held = owner_.hold(weak);
   lock.lock();
   bool left = held == nullptr;  // it died meanwhile: its memory is free or about to be
-  if (held != nullptr && may_leave(*victim)) left = owner_.may_detach(*victim) && let_go(*victim, leave, why);
+  if (held != nullptr && may_leave(*victim)) left = owner_.may_detach(*victim) && let_go(*victim, leave, gap);
   if (held != nullptr) {
     lock.unlock();
     owner_.unhold(held);
@@ -114,7 +114,7 @@ Tick Engine::poison(const Record& record, std::span<const Tick> uses) {
   return device_.record(compute_);
 }
 
-bool Engine::let_go(Record& record, Leave leave, Why why) {
+bool Engine::let_go(Record& record, Leave leave, std::optional<std::uint32_t> gap) {
   const bool clean = record.copy.has_value();
   const bool droppable = leave != Leave::move && !record.copy && may_drop(record);
   const double move = static_cast<double>(record.size.count) * options_.move_nanos_per_byte;
@@ -131,10 +131,11 @@ bool Engine::let_go(Record& record, Leave leave, Why why) {
   give_back(record);
   note_absent(record, +1);
   record.streams = 0;
-  if (why == Why::room) record.suspended = layout_.suspend(block.chunk);
+  if (!gap) record.suspended = layout_.suspend(block.chunk);
   free_block(block, uses, /*way_out=*/!drop && !clean);
   ++stats_.evictions;
   ++record.departures;
+  record.gap = gap;
   tight_.store(true, std::memory_order_relaxed);
   if (tape_.on()) {
     const auto copy = drop || clean ? std::nullopt : std::optional(CopySpan{record.copy->began, record.copy->written});
@@ -164,7 +165,7 @@ bool Engine::bring_home(Record* record, Lock& lock) {
 
 bool Engine::fetch(Record* record, Lock& lock) {
   record->residence = Residence::arriving;
-  const auto block = take(record->size, mover_.in_stream(), lock);
+  const auto block = take(record->size, mover_.in_stream(), lock, record->gap);
   if (!block) {
     record->residence = Residence::away;
     changed_.notify_all();
@@ -213,9 +214,16 @@ void Engine::evict_all(Leave leave, Lock& lock) {
   for (Record* record : all) unref(record);
 }
 
-// Those that live and are away or dropped; `all` becomes false when one does not fit.
-void Engine::bring_back(std::span<Record* const> records, bool& all, Lock& lock) {
-  for (Record* record : records) {
+bool Engine::bring_all_home() {
+  Lock lock(mutex_);
+  std::vector<Record*> out(dropped_.begin(), dropped_.end());
+  out.insert(out.end(), away_.begin(), away_.end());
+  // Pinned until all are there, those at home as well: nobody may leave for another.
+  std::vector<Record*> all_records = out;
+  table_.for_each([&](Record* record) { all_records.push_back(record); });
+  for (Record* record : all_records) ++record->pins;
+  bool all = true;
+  for (Record* record : out) {
     if (record->orphan || (record->residence != Residence::away && record->residence != Residence::dropped)) continue;
     void* weak = owner_.weak(*record);
     lock.unlock();
@@ -226,18 +234,6 @@ void Engine::bring_back(std::span<Record* const> records, bool& all, Lock& lock)
     if (held != nullptr) owner_.unhold(held);
     lock.lock();
   }
-}
-
-bool Engine::bring_all_home() {
-  Lock lock(mutex_);
-  std::vector<Record*> out(dropped_.begin(), dropped_.end());
-  out.insert(out.end(), away_.begin(), away_.end());
-  // Pinned until all are there, those at home as well: nobody may leave for another.
-  std::vector<Record*> all_records = out;
-  table_.for_each([&](Record* record) { all_records.push_back(record); });
-  for (Record* record : all_records) ++record->pins;
-  bool all = true;
-  bring_back(out, all, lock);
   mover_.drain();  // whoever reads from now on does it without asking
   for (Record* record : all_records) unpin(record);
   return all;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 #include <utility>
 
 namespace spillway {
@@ -22,6 +23,33 @@ void block_signals() {
 }
 
 }  // namespace
+
+Places find_places(std::span<const PlannedBlock> blocks, std::uint32_t ops, Bytes elsewhere, const Ground& ground) {
+  Places places;
+  places.room = ground.limit - elsewhere - ground.limit / kMarginParts;
+  std::vector<Presence> there;
+  for (const PlannedBlock& block : blocks) {
+    there.push_back(block.there);
+    there.back().size = round_up(block.there.size, ground.alignment);
+  }
+  const Placement placed = place(there, places.room);
+  places.top = placed.top;
+  std::vector<std::uint32_t> order(blocks.size());
+  std::iota(order.begin(), order.end(), 0U);
+  std::ranges::stable_sort(order, {}, [&](std::uint32_t at) { return blocks[at].during; });
+  auto next = order.begin();
+  for (std::uint32_t during = 0; during <= ops; ++during) {
+    places.first.push_back(static_cast<std::uint32_t>(places.entries.size()));
+    for (; next != order.end() && blocks[*next].during == during; ++next) {
+      const std::uint32_t gap = blocks[*next].gap;
+      if (gap != kNoPlace && places.of_gap.size() <= gap) places.of_gap.resize(gap + 1, kNoPlace);
+      if (gap != kNoPlace) places.of_gap[gap] = static_cast<std::uint32_t>(places.entries.size());
+      places.entries.push_back({there[*next].size, ground.from + placed.offsets[*next], gap});
+    }
+  }
+  places.first.push_back(static_cast<std::uint32_t>(places.entries.size()));
+  return places;
+}
 
 void Layout::begin_step(bool on) {
   before_ = std::exchange(now_, {});
@@ -42,21 +70,26 @@ void Layout::begin_op(std::uint32_t op) {
   now_.begin.push_back(now_.positions);
 }
 
-std::optional<Layout::Place> Layout::find_place(Bytes size) const {
+std::optional<Layout::Place> Layout::find_place(Bytes size, std::uint32_t gap) const {
   if (!on_ || !places_ || size < kSmallest || op_ + 1 >= places_->first.size()) return std::nullopt;
+  const auto offset = [&](std::uint32_t entry) { return places_->entries[entry].offset; };
+  if (gap != kNoPlace) {  // early or late, its place is the same
+    const std::uint32_t entry = gap < places_->of_gap.size() ? places_->of_gap[gap] : kNoPlace;
+    return entry != kNoPlace && is_free(entry, size) ? std::optional(Place{entry, offset(entry)}) : std::nullopt;
+  }
   for (std::uint32_t at = places_->first[op_]; at < places_->first[op_ + 1]; ++at) {
-    if (!taken_[at] && places_->entries[at].size == size) return Place{at, places_->entries[at].offset};
+    if (places_->entries[at].gap == kNoPlace && is_free(at, size)) return Place{at, offset(at)};
   }
   return std::nullopt;
 }
 
-void Layout::took(ChunkId chunk, Bytes size, const std::optional<Place>& place) {
+void Layout::took(ChunkId chunk, Bytes size, const std::optional<Place>& place, std::uint32_t gap) {
   if (!on_ || size < kSmallest) return;
   if (place) taken_[place->entry] = true;
   else ++misses_;
   if (by_chunk_.size() <= chunk.index) by_chunk_.resize(chunk.index + 1);
   by_chunk_[chunk.index] = {step_, static_cast<std::uint32_t>(now_.blocks.size())};
-  now_.blocks.push_back({.size = size, .op = op_, .begin = now_.positions++});
+  now_.blocks.push_back({.size = size, .op = op_, .gap = gap, .begin = now_.positions++});
 }
 
 Layout::Name Layout::forget_chunk(ChunkId chunk) {
@@ -128,40 +161,22 @@ void Layout::add_ways_out(const Task& task) {
 
 void Layout::start_placing(const Task& task) {
   learn_ends();
+  std::vector<PlannedBlock> soon, late;  // places given on as soon as they are given back, or when the copy has ended
   Bytes elsewhere = task.live;
   for (const Block& block : now_.blocks) {
-    if (block.size > Bytes{} && block.end <= block.begin) elsewhere -= block.size;
+    if (block.size == Bytes{}) continue;
+    soon.push_back({.there = {block.size, block.begin, block.end}, .during = block.op, .gap = block.gap});
+    if (block.end <= block.begin) elsewhere -= block.size;
   }
-  const Bytes room = task.limit - elsewhere - task.limit / kMarginParts;
-  std::vector<std::uint32_t> soonest;  // ends, with places given on as soon as they are given back
-  for (const Block& block : now_.blocks) soonest.push_back(block.end);
   add_ways_out(task);
-  const auto work = [log = now_, soonest = std::move(soonest), room, from = task.from] {
-    auto places = std::make_shared<Places>();
-    places->room = room;
-    std::vector<Presence> stays;
-    std::vector<std::uint32_t> which;
-    for (std::uint32_t at = 0; at < log.blocks.size(); ++at) {
-      const Block& block = log.blocks[at];
-      if (block.size == Bytes{}) continue;
-      which.push_back(at);
-      stays.push_back({block.size, block.begin, block.end});
-    }
-    Placement placed = place(stays, room);
-    if (placed.top > room) {
-      for (std::size_t i = 0; i < stays.size(); ++i) stays[i].end = soonest[which[i]];
-      placed = place(stays, room);
-    }
-    places->top = placed.top;
-    std::size_t next = 0;
-    for (std::uint32_t op = 0; op < log.first.size(); ++op) {
-      places->first.push_back(static_cast<std::uint32_t>(places->entries.size()));
-      for (; next < which.size() && log.blocks[which[next]].op == op; ++next) {
-        places->entries.push_back({log.blocks[which[next]].size, from + placed.offsets[next]});
-      }
-    }
-    places->first.push_back(static_cast<std::uint32_t>(places->entries.size()));
-    return std::shared_ptr<const Places>(std::move(places));
+  for (const Block& block : now_.blocks) {
+    if (block.size > Bytes{}) late.push_back({.there = {block.size, block.begin, block.end}, .during = block.op, .gap = block.gap});
+  }
+  const auto ops = static_cast<std::uint32_t>(now_.first.size() - 1);
+  const auto work = [soon = std::move(soon), late = std::move(late), ops, elsewhere, ground = task.ground] {
+    Places places = find_places(late, ops, elsewhere, ground);
+    if (!places.fits()) places = find_places(soon, ops, elsewhere, ground);
+    return std::make_shared<const Places>(std::move(places));
   };
   if (task.at_once) {
     std::promise<std::shared_ptr<const Places>> found;

@@ -13,10 +13,11 @@
 #include <future>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/units.h"
-#include "plan/placement.h"
+#include "plan/blocks.h"
 #include "pool/pool.h"
 
 namespace spillway {
@@ -25,12 +26,24 @@ namespace spillway {
 struct Places {
   struct Entry {
     Bytes size, offset;
+    std::uint32_t gap = kNoPlace;
   };
   std::vector<Entry> entries;
   std::vector<std::uint32_t> first;  // by op
+  std::vector<std::uint32_t> of_gap; // by gap of the plan: the entry its way back has; kNoPlace: none
   Bytes top, room;                   // the highest end, and how high it may be
   [[nodiscard]] bool fits() const { return top <= room; }
 };
+
+// Where places may be.
+struct Ground {
+  Bytes from;  // the lowest place; 0: there are none
+  Bytes limit;
+  Bytes alignment = 512_B;
+};
+
+// `ops`: how many the step has. `elsewhere`: bytes that are there all the time and have no place.
+[[nodiscard]] Places find_places(std::span<const PlannedBlock> blocks, std::uint32_t ops, Bytes elsewhere, const Ground& ground);
 
 class Layout {
  public:
@@ -46,13 +59,13 @@ class Layout {
   void begin_step(bool on);
   void begin_op(std::uint32_t op);
   void leave_course() { on_ = false; }
-  // The place of the block that is asked for now; none: anywhere.
+  // The place of the block that is asked for now, for a way back over this gap of the plan if that is named; none: anywhere.
   struct Place {
     std::uint32_t entry = 0;
     Bytes offset;
   };
-  [[nodiscard]] std::optional<Place> find_place(Bytes size) const;
-  void took(ChunkId chunk, Bytes size, const std::optional<Place>& place);
+  [[nodiscard]] std::optional<Place> find_place(Bytes size, std::uint32_t gap) const;
+  void took(ChunkId chunk, Bytes size, const std::optional<Place>& place, std::uint32_t gap);
   // `way_out`: its bytes are still being copied away.
   void freed(ChunkId chunk, bool way_out);
   // It leaves beside the script, and comes back in another chunk.
@@ -72,8 +85,8 @@ class Layout {
   struct Task {
     std::vector<Nanos> starts;  // when ops begin, and the step's end
     double out_nanos_per_byte = 0;
-    Bytes from;                 // the lowest place
-    Bytes limit, live;          // of the device's memory; `live` when the step ends
+    Ground ground;
+    Bytes live;                 // bytes there when the step ends
     bool at_once = false;       // by the calling thread
   };
   void start_placing(const Task& task);
@@ -89,7 +102,7 @@ class Layout {
 
   struct Block {
     Bytes size;  // zero: struck out
-    std::uint32_t op = 0, end_op = 0;
+    std::uint32_t op = 0, end_op = 0, gap = kNoPlace;
     std::uint32_t begin = 0, end = kStillThere;  // positions; an end before the begin is one in the next step
     bool way_out = false;
   };
@@ -101,6 +114,9 @@ class Layout {
   };
 
   [[nodiscard]] Block* find(Name name);
+  [[nodiscard]] bool is_free(std::uint32_t entry, Bytes size) const {
+    return !taken_[entry] && places_->entries[entry].size == size;
+  }
   [[nodiscard]] Name forget_chunk(ChunkId chunk);
   void learn_ends();
   void add_ways_out(const Task& task);

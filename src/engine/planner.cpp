@@ -10,10 +10,14 @@ namespace spillway {
 namespace {
 
 constexpr int kTriesARound = 2000;
+constexpr int kPlacingRounds = 6;
+constexpr std::int64_t kBudgetParts = 200;  // of the budget, less in every round
 
-// A script nobody could improve by this much more is good enough.
-bool is_worth(const Prediction& better, const Prediction& than) {
-  return better.over < than.over || better.time.count < than.time.count - than.time.count / 1000;
+// In thousandths of a step's time.
+constexpr std::int64_t kLeastGain = 10, kLeastLastGain = 2;
+
+bool is_worth(const Prediction& better, const Prediction& than, std::int64_t least) {
+  return better.over < than.over || better.time.count < than.time.count - than.time.count * least / 1000;
 }
 
 // Signals are for the threads that were there before.
@@ -92,24 +96,64 @@ void Planner::publish(std::shared_ptr<const Script> script) {
   if (!task_ && busy_) script_ = std::move(script);
 }
 
+std::shared_ptr<const Script> Planner::write(const PlanTask& task, const PlanRequest& request, const Plan& plan) {
+  std::shared_ptr<const Places> places;
+  std::vector<OpPlace> fetches;
+  if (task.ground.from > 0_B && !plan.gaps.empty()) {
+    const BlockList list = list_blocks(request, plan, Layout::kSmallest);
+    fetches.resize(plan.gaps.size());
+    for (const PlannedBlock& block : list.blocks) {
+      if (block.gap != kNoPlace) fetches[block.gap] = block.during;
+    }
+    places = std::make_shared<const Places>(find_places(list.blocks, request.step.op_count(), list.elsewhere, task.ground));
+  }
+  return std::make_shared<Script>(*task.steps, request.step, plan, request.budget, std::move(places), fetches);
+}
+
+std::shared_ptr<const Script> Planner::plan_and_place(const PlanTask& task, PlanRequest& request) {
+  std::shared_ptr<const Script> first;
+  for (int round = 0; round < kPlacingRounds; ++round) {
+    plan_ = task.policy->plan(request, plan_);
+    auto script = write(task, request, plan_);
+    if (!script->places() || script->places()->fits()) return script;
+    if (!first) first = script;
+    const Bytes over = script->places()->top - script->places()->room;
+    if (plan_.predicted.over > 0_B || is_stale()) break;
+    request.budget -= over + request.budget / kBudgetParts;
+  }
+  return first;
+}
+
 void Planner::work(const PlanTask& task) {
   if (task.anew) plan_ = {};
   const auto whole = find_step(task.steps->trace, StepRecorder::kStep);
   if (!whole || whole->ops == 0) return;
   const Liveness step(task.steps->trace, *whole);
-  const PlanRequest request{.step = step, .costs = task.costs, .budget = task.budget};
-  const auto offer = [&](Plan found) {
-    if (!is_better(found.predicted, plan_.predicted)) return;
-    const bool worth = is_worth(found.predicted, plan_.predicted);
+  PlanRequest request{.step = step, .costs = task.costs, .budget = task.budget};
+  auto script = plan_and_place(task, request);
+  const bool placed = script->places() && script->places()->fits();
+  Prediction told = script->predicted();
+  publish(std::move(script));
+  // Every new script costs a step or two until the run has settled in it: little gains are told together.
+  const auto offer = [&](Plan found, std::int64_t least) {
+    const bool better = is_better(found.predicted, plan_.predicted);
+    if (!better && !is_worth(plan_.predicted, told, least)) return;
+    if (better && !is_worth(found.predicted, told, least)) {
+      plan_ = std::move(found);
+      return;
+    }
+    if (!better) found = plan_;
+    auto script = write(task, request, found);
+    if (placed && !script->places()->fits()) return;
     plan_ = std::move(found);
-    if (worth) publish(std::make_shared<Script>(*task.steps, step, plan_, task.budget));
+    told = plan_.predicted;
+    publish(std::move(script));
   };
-  plan_ = task.policy->plan(request, plan_);
-  publish(std::make_shared<Script>(*task.steps, step, plan_, task.budget));
   if (plan_.gaps.empty() || task.policy->further == nullptr) return;
-  if (!is_stale()) offer(task.policy->further(request, plan_));
+  if (!is_stale()) offer(task.policy->further(request, plan_), kLeastGain);
   for (int round = 0; round < task.rounds && !is_stale(); ++round) {
-    offer(improve(request, plan_, kTriesARound, static_cast<std::uint32_t>(round)));
+    const bool last = round + 1 == task.rounds;
+    offer(improve(request, plan_, kTriesARound, static_cast<std::uint32_t>(round)), last ? kLeastLastGain : kLeastGain);
   }
 }
 

@@ -18,6 +18,7 @@ struct PlanTask {
   std::shared_ptr<const RecordedSteps> steps;
   Costs costs;
   Bytes budget;
+  Ground ground;         // where its blocks may be placed
   const PlanPolicy* policy = nullptr;
   int rounds = 0;        // of improvement, at most, where the policy improves
   bool anew = true;      // false: the same steps as before, so the choices made for them are a start
@@ -43,6 +44,9 @@ class Planner {
  private:
   void run(std::stop_token stop);
   void work(const PlanTask& task);
+  // Plans for less and less until the plan's blocks have places.
+  [[nodiscard]] std::shared_ptr<const Script> plan_and_place(const PlanTask& task, PlanRequest& request);
+  [[nodiscard]] static std::shared_ptr<const Script> write(const PlanTask& task, const PlanRequest& request, const Plan& plan);
   [[nodiscard]] bool is_stale() const;
   void publish(std::shared_ptr<const Script> script);
 

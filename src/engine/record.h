@@ -52,6 +52,7 @@ struct Record {
   std::uint32_t dependents = 0;  // dropped records whose recipes need these bytes
   std::uint32_t epoch = 0;       // raised by every write
   std::uint32_t departures = 0;  // how often it left
+  std::optional<std::uint32_t> gap;  // the plan's it left for, the last time; none: it left beside any plan
   std::uint64_t streams = 0;     // bit per stream that used the block since it was granted
   std::uint64_t last_use = 0;    // the engine's op counter
   std::uint64_t born = 0;

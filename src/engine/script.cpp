@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "liveness/liveness.h"
 
@@ -33,23 +34,29 @@ std::vector<const Op*> ops_of(const Trace& trace, StepIndex step) {
 
 }  // namespace
 
-Script::Script(const RecordedSteps& steps, const Liveness& step, const Plan& plan, Bytes budget)
+Script::Script(const RecordedSteps& steps, const Liveness& step, const Plan& plan, Bytes budget,
+               std::shared_ptr<const Places> places, const std::vector<OpPlace>& fetches)
     : keys_(steps.keys),
       budget_(budget),
+      places_(std::move(places)),
       starts_(step.starts().begin(), step.starts().end()),
       predicted_(plan.predicted) {
   const std::vector<const Op*> ops = ops_of(steps.trace, StepRecorder::kStep);
   leavings_.resize(ops.size());
   fetches_.resize(ops.size());
   for (const Op* op : ops) needs_.push_back(op->transient);
-  for (const PlannedGap& planned : plan.gaps) {
+  gap_count_ = static_cast<std::uint32_t>(plan.gaps.size());
+  for (std::uint32_t gap = 0; gap < gap_count_; ++gap) {
+    const PlannedGap& planned = plan.gaps[gap];
     const OpPlace op = planned.gap.begin - 1;
     auto leaving = find_part(*ops[op], step.storages()[planned.gap.storage].id);
     if (!leaving) continue;
-    leaving->gap = gap_count_++;
+    leaving->gap = gap;
     leaving->remedy = planned.remedy;
     leavings_[op].push_back(*leaving);
-    if (planned.remedy == Remedy::move) fetches_[planned.fetch_at % ops.size()].push_back(leaving->gap);
+    if (planned.remedy != Remedy::move) continue;
+    if (fetches.empty()) fetches_[planned.fetch_at % ops.size()].push_back(gap);
+    else if (fetches[gap] > 0) fetches_[fetches[gap] - 1].push_back(gap);
   }
 }
 

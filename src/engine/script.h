@@ -5,9 +5,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
+#include "engine/layout.h"
 #include "engine/step_recorder.h"
 #include "plan/plan.h"
 
@@ -24,7 +26,10 @@ struct Leaving {
 
 class Script {
  public:
-  Script(const RecordedSteps& steps, const Liveness& step, const Plan& plan, Bytes budget);
+  // `fetches`: by gap, 1 + the op before which its way back begins, as the timeline has it with room for it; 0: when it is
+  // needed. None: the plan's own.
+  Script(const RecordedSteps& steps, const Liveness& step, const Plan& plan, Bytes budget,
+         std::shared_ptr<const Places> places = nullptr, const std::vector<OpPlace>& fetches = {});
 
   [[nodiscard]] std::size_t op_count() const { return keys_.size(); }
   [[nodiscard]] std::uint32_t gap_count() const { return gap_count_; }
@@ -35,6 +40,8 @@ class Script {
   [[nodiscard]] std::span<const std::uint32_t> fetches(std::size_t op) const { return fetches_[op]; }
   // What was planned for.
   [[nodiscard]] Bytes budget() const { return budget_; }
+  // Where its blocks go; null: not known beforehand.
+  [[nodiscard]] const std::shared_ptr<const Places>& places() const { return places_; }
   // When ops begin if nothing waits, and the step's end.
   [[nodiscard]] const std::vector<Nanos>& starts() const { return starts_; }
   [[nodiscard]] const Prediction& predicted() const { return predicted_; }
@@ -45,6 +52,7 @@ class Script {
   std::vector<std::vector<Leaving>> leavings_;
   std::vector<std::vector<std::uint32_t>> fetches_;
   Bytes budget_;
+  std::shared_ptr<const Places> places_;
   std::vector<Nanos> starts_;
   std::uint32_t gap_count_ = 0;
   Prediction predicted_;

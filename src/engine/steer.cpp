@@ -48,7 +48,7 @@ void Engine::start_due(Bytes need, Lock& lock) {
 // False when no hole is large enough. See Note [Promote outside the lock].
 bool Engine::try_prefetch(Record* record, Lock& lock) {
   if (record->orphan) return true;
-  const auto block = try_take(record->size, mover_.in_stream());
+  const auto block = try_take(record->size, mover_.in_stream(), record->gap);
   if (!block) return false;
   record->residence = Residence::arriving;
   ++record->refs;
@@ -86,7 +86,7 @@ void Engine::steer_after(std::span<const Use> uses, std::span<Record* const> out
   for (const auto& [record, leaving] : found) {
     const StorageId id = record->id;
     const bool drop = leaving->remedy == Remedy::drop;
-    if (may_leave(*record) && evict(record, drop ? Leave::replay : Leave::move, lock, Why::script) && course_.script == script) {
+    if (may_leave(*record) && evict(record, drop ? Leave::replay : Leave::move, lock, leaving->gap) && course_.script == script) {
       course_.gone[leaving->gap] = {record, id, record->departures};
     }
     unref(record);
@@ -127,8 +127,10 @@ void Engine::steer_end_step(const std::vector<Nanos>& durations, Lock& lock) {
   if (course_.steps >= kSettlingSteps && recorded_) follow_link();
   if (auto script = planner_.take()) {
     tape_.plan(options_.plans->name, arena_.limit(), script->predicted());
+    const auto places = script->places();
     course_.set(std::move(script));
     layout_.forget();
+    if (places) adopt_places(places, lock);
   }
   course_.begin_step();
   layout_.begin_step(course_.on);
@@ -146,7 +148,7 @@ void Engine::begin_recording() {
 
 void Engine::start_planning(bool anew) {
   const Bytes budget = arena_.limit() * (kSlackParts - slack_) / kSlackParts;
-  planner_.start({.steps = recorded_, .costs = options_.costs, .budget = budget, .policy = options_.plans,
+  planner_.start({.steps = recorded_, .costs = options_.costs, .budget = budget, .ground = ground(), .policy = options_.plans,
                   .rounds = options_.plan_rounds, .anew = anew, .at_once = options_.plans_at_once});
 }
 
@@ -188,8 +190,7 @@ void Engine::settle_layout(bool followed, Lock& lock) {
   if (!tells || !wanted || layout_.is_placing() || planner_.busy() || arena_.placed_from() == 0_B) return;
   layout_.start_placing({.starts = course_.script->starts(),
                          .out_nanos_per_byte = options_.costs.out_nanos_per_byte,
-                         .from = arena_.placed_from(),
-                         .limit = arena_.limit(),
+                         .ground = ground(),
                          .live = live_,
                          .at_once = options_.plans_at_once});
 }
@@ -199,27 +200,30 @@ void Engine::adopt_places(std::shared_ptr<const Places> places, Lock& lock) {
     const Bytes over = places->top - places->room;
     return plan_with_more_slack(1 + over.count * kSlackParts / arena_.limit().count);
   }
-  if (!layout_.is_placed()) move_house(lock);
+  move_house(lock);
   placed_steps_ = 0;
   layout_.use(std::move(places));
 }
 
-// Whoever is at home packs up, and comes back side by side: memory for the places comes free in whole granules.
+// Whoever stays and is in the way of places packs up, and comes back elsewhere, side by side, when somebody wants it; the
+// first time that is everybody, so that memory for the places comes free in whole granules.
 void Engine::move_house(Lock& lock) {
+  const bool first = !std::exchange(moved_house_, true);
   std::vector<Record*> all;
   table_.for_each([&](Record* record) {
-    if (may_leave(*record)) all.push_back(record);
+    const bool in_the_way = record->block.range.begin >= arena_.placed_from() && record->born_step + 1 < step_;
+    if (may_leave(*record) && (first || in_the_way)) all.push_back(record);
   });
   std::ranges::sort(all, {}, [](const Record* record) { return record->data; });
   for (Record* record : all) ++record->refs;
   for (Record* record : all) {
     if (may_leave(*record)) (void)evict(record, Leave::move, lock);
   }
-  lock.unlock();
-  arena_.trim(/*wait=*/true);
-  lock.lock();
-  bool fits = true;
-  bring_back(all, fits, lock);
+  if (first) {
+    lock.unlock();
+    arena_.trim(/*wait=*/true);
+    lock.lock();
+  }
   for (Record* record : all) unref(record);
 }
 
@@ -232,6 +236,7 @@ void Engine::forget_plans() {
   course_.begin_step();
   layout_.forget();
   layout_.begin_step(false);
+  moved_house_ = false;
 }
 
 }  // namespace spillway

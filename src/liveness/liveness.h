@@ -51,6 +51,7 @@ struct LiveStorage {
   OpPlace birth = 0, death = 0;  // there during the ops [birth, death); equal: never there while an op runs
   StoragePlace next = kNoPlace;  // which storage goes on with its life in the next step, where known
   StorageId id;                  // in the trace
+  std::uint32_t born = 0, died = 0;  // the order of births and deaths, also within an op
   StorageKind kind = StorageKind::unknown;
   bool before = false, after = false;  // alive when the step begins, when it ends
   bool continues = false;              // it is the `next` of some storage

@@ -71,6 +71,7 @@ void StepWalk::admit(Living& living, bool before) {
   storages.push_back({.size = living.birth.size,
                       .birth = before ? 0 : ops_seen_,
                       .id = living.birth.storage,
+                      .born = order_++,
                       .kind = living.birth.kind,
                       .before = before,
                       .after = true});
@@ -85,6 +86,7 @@ void StepWalk::inside(const Event& event, const Trace& trace) {
     if (const auto found = living_.find(death->storage); found != living_.end()) {
       LiveStorage& storage = storages[found->second.place];
       storage.after = false;
+      storage.died = order_++;
       storage.death = std::max(storage.death, ops_seen_);  // already larger where an op used it as it died
     }
   }

@@ -66,6 +66,7 @@ class StepWalk {
   bool recording_ = false;
   std::uint32_t step_ = 1;  // of the job, counted; jumps where events are missing, so that no neighbours are seen there
   std::uint32_t ops_seen_ = 0;      // in the open step
+  std::uint32_t order_ = 0;         // births and deaths in the step so far
   std::vector<StorageId> newborn_;  // since the latest op
   std::unordered_map<StorageId, Living> living_;
   std::unordered_map<StorageId, StoragePlace> places_;

@@ -26,11 +26,7 @@ class Search {
   }
 
   void take(const Plan& plan) {
-    for (const PlannedGap& planned : plan.gaps) {
-      const auto found = std::ranges::find(problem_.gaps(), planned.gap);
-      if (found == problem_.gaps().end()) continue;
-      choices_[static_cast<std::size_t>(found - problem_.gaps().begin())] = {planned.remedy, planned.fetch_at};
-    }
+    choices_ = choices_of(problem_, plan);
     evaluate();
   }
 

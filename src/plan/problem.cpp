@@ -39,6 +39,7 @@ void Problem::index_lives() {
   births_.resize(ops + 1);
   made_.resize(ops + 1);
   deaths_.resize(ops + 1);
+  takings_.resize(ops);
   std::vector<bool> is_made(step_.storage_count());
   for (OpPlace op = 0; op < ops; ++op) {
     for (const Access& access : step_.accesses_at(op)) {
@@ -49,10 +50,17 @@ void Problem::index_lives() {
   }
   for (StoragePlace at = 0; at < step_.storage_count(); ++at) {
     const LiveStorage& storage = step_.storages()[at];
-    if (storage.birth == storage.death) continue;  // never there while an op runs
-    if (!storage.before && !is_made[at]) births_[storage.birth].push_back(at);
+    if (storage.birth == storage.death) {  // never there after an op
+      if (storage.birth >= ops) continue;
+      takings_[storage.birth].push_back({at, storage.born, /*begins=*/true});
+      takings_[storage.birth].push_back({at, storage.died, /*begins=*/false});
+      continue;
+    }
+    if (is_made[at]) takings_[storage.birth].push_back({at, storage.born, /*begins=*/true});
+    else if (!storage.before) births_[storage.birth].push_back(at);
     if (!storage.after) deaths_[storage.death].push_back(at);
   }
+  for (auto& takings : takings_) std::ranges::sort(takings, {}, &Taking::order);
   after_begin_.assign(ops + 2, 0);
   for (const Gap& gap : gaps_) ++after_begin_[gap.begin];  // after op begin - 1
   for (OpPlace op = 1; op < after_begin_.size(); ++op) after_begin_[op] += after_begin_[op - 1];

@@ -38,6 +38,14 @@ class Problem {
   [[nodiscard]] std::span<const StoragePlace> made(OpPlace op) const { return made_[op]; }
   [[nodiscard]] std::span<const StoragePlace> deaths(OpPlace op) const { return deaths_[op]; }  // gone before the op
 
+  // What the op took while it ran, and gave back before its end if it did not make it, in that order.
+  struct Taking {
+    StoragePlace storage = 0;
+    std::uint32_t order = 0;
+    bool begins = false;
+  };
+  [[nodiscard]] std::span<const Taking> takings(OpPlace op) const { return takings_[op]; }
+
   // Writes to the storage before the op.
   [[nodiscard]] std::uint32_t version_at(StoragePlace storage, OpPlace op) const;
   [[nodiscard]] bool is_dead(StoragePlace storage, OpPlace op) const { return step_.storages()[storage].death <= op; }
@@ -67,6 +75,7 @@ class Problem {
   std::vector<GapPlace> after_;
   std::vector<std::uint32_t> after_begin_;
   std::vector<std::vector<StoragePlace>> births_, made_, deaths_;
+  std::vector<std::vector<Taking>> takings_;
   std::vector<bool> movable_;
   std::vector<Chain> chains_;
 };

@@ -13,7 +13,18 @@ Timeline::Timeline(const Problem& problem) : problem_(problem), step_(problem.st
   fetches_.resize(step_.op_count());
 }
 
-const Outcome& Timeline::run(std::span<const Choice> choices) {
+std::vector<Choice> choices_of(const Problem& problem, const Plan& plan) {
+  std::vector<Choice> choices(problem.gap_count());
+  for (const PlannedGap& planned : plan.gaps) {
+    const auto found = std::ranges::find(problem.gaps(), planned.gap);
+    if (found == problem.gaps().end()) continue;
+    choices[static_cast<std::size_t>(found - problem.gaps().begin())] = {planned.remedy, planned.fetch_at};
+  }
+  return choices;
+}
+
+const Outcome& Timeline::run(std::span<const Choice> choices, BlockLog* log) {
+  log_ = log;
   begin(choices);
   for (at_ = 0; at_ < step_.op_count(); ++at_) run_op(at_);
   outcome_.starts[step_.op_count()] = clock_;
@@ -46,7 +57,7 @@ void Timeline::begin(std::span<const Choice> choices) {
     state_[at] = State::absent;
     ready_[at] = 0_ns;
     copied_[at] = kNoPlace;
-    if (storage.before && storage.birth < storage.death) appear(at);
+    if (storage.before && storage.birth < storage.death) appear(at, 0, /*first=*/true);
   }
   const OpPlace ops = step_.op_count();
   outcome_.needed_at.resize(problem_.gap_count());
@@ -61,8 +72,7 @@ void Timeline::begin(std::span<const Choice> choices) {
   for (const GapPlace gap : wrapping_) {
     const StoragePlace storage = step_.storages()[problem_.gaps()[gap].storage].next;
     out_free_ += problem_.copy_time(size(storage), problem_.costs().out_nanos_per_byte);
-    leaving_.push_back({size(storage), out_free_});
-    leaving_bytes_ += size(storage);
+    push_leaving(storage);
     ready_[storage] = out_free_;
     state_[storage] = State::away;
     copied_[storage] = 0;
@@ -70,13 +80,53 @@ void Timeline::begin(std::span<const Choice> choices) {
   }
 }
 
-void Timeline::appear(StoragePlace storage) {
+void Timeline::appear(StoragePlace storage, std::uint32_t during, bool first) {
+  come(storage);
+  if (log_ != nullptr) log_->open(storage, size(storage), during, first);
+}
+
+void Timeline::come(StoragePlace storage) {
   state_[storage] = State::here;
   live_ += size(storage);
 }
 
+// Its bytes are there until its way out, the latest on the link, has ended.
+void Timeline::push_leaving(StoragePlace storage) {
+  leaving_.push_back({size(storage), out_free_, log_ == nullptr ? BlockLog::kNone : log_->latest(storage)});
+  leaving_bytes_ += size(storage);
+}
+
+// The blocks the op takes while it runs, or runs again for `wanted`, which it then makes or only writes.
+void Timeline::log_takings(OpPlace op, StoragePlace wanted, bool makes) {
+  if (log_ == nullptr) return;
+  std::vector<std::pair<StoragePlace, std::uint32_t>> for_now;
+  for (const Problem::Taking& taking : problem_.takings(op)) {
+    const StoragePlace storage = taking.storage;
+    const bool lasts = step_.storages()[storage].birth < step_.storages()[storage].death;
+    const bool stays = wanted == kNoPlace ? lasts : storage == wanted ? makes : lasts && comes_home(storage);
+    if (!taking.begins) {
+      for (const auto& [other, block] : for_now) {
+        if (other == storage) log_->end(block);
+      }
+    } else if (stays) {
+      open(storage);
+    } else {
+      for_now.emplace_back(storage, log_->open_workspace(size(storage), at_ + 1));
+    }
+  }
+  for (const auto& [storage, block] : for_now) log_->end(block);
+}
+
+// Made again beside what was wanted, and nobody wrote into it since.
+bool Timeline::comes_home(StoragePlace sibling) const {
+  return state_[sibling] == State::dropped && problem_.version_at(sibling, at_) == 1;
+}
+
 void Timeline::vanish(StoragePlace storage) {
-  if (state_[storage] == State::here || state_[storage] == State::coming) live_ -= size(storage);
+  if (state_[storage] == State::here || state_[storage] == State::coming) {
+    live_ -= size(storage);
+    close(storage);
+  }
   state_[storage] = State::absent;
 }
 
@@ -89,7 +139,7 @@ void Timeline::wait_until(Nanos time) {
 void Timeline::run_op(OpPlace op) {
   outcome_.starts[op] = clock_;
   for (const StoragePlace storage : problem_.deaths(op)) vanish(storage);
-  for (const StoragePlace storage : problem_.births(op)) appear(storage);
+  for (const StoragePlace storage : problem_.births(op)) appear(storage, op);
   for (const GapPlace gap : fetches_[op]) waiting_.push_back(gap);
   start_fetches();
   for (const Access& access : step_.accesses_at(op)) {
@@ -98,7 +148,8 @@ void Timeline::run_op(OpPlace op) {
   const LiveOp& ran = step_.ops()[op];
   hold(op, std::max(ran.transient, ran.made));
   clock_ += ran.duration;
-  for (const StoragePlace storage : problem_.made(op)) appear(storage);
+  log_takings(op, kNoPlace, /*makes=*/true);
+  for (const StoragePlace storage : problem_.made(op)) come(storage);
   for (const GapPlace gap : problem_.gaps_after(op)) leave(gap);
 }
 
@@ -132,6 +183,7 @@ Nanos Timeline::forget_leaving() {
   leaving_.pop_front();
   live_ -= first.size;
   leaving_bytes_ -= first.size;
+  if (log_ != nullptr) log_->end(first.block);
   return first.end;
 }
 
@@ -144,6 +196,8 @@ void Timeline::start_fetch(GapPlace gap, Nanos room) {
   state_[storage] = State::coming;
   ready_[storage] = in_free_;
   live_ += size(storage);
+  open(storage);
+  if (log_ != nullptr) log_->tag(storage, gap);
   clock_ += Nanos{static_cast<std::int64_t>(static_cast<double>(size(storage).count) * costs.in_price)};
 }
 
@@ -162,6 +216,8 @@ void Timeline::need(StoragePlace storage) {
     in_free_ = std::max({in_free_, clock_, ready_[storage]}) + problem_.copy_time(size(storage), costs.in_nanos_per_byte);
     wait_until(in_free_);
     live_ += size(storage);
+    open(storage);
+    if (log_ != nullptr) log_->tag(storage, gap_of_[storage]);
     state_[storage] = State::here;
   } else if (state_[storage] == State::coming) {
     wait_until(ready_[storage]);
@@ -169,7 +225,10 @@ void Timeline::need(StoragePlace storage) {
   } else if (state_[storage] == State::dropped) {
     std::vector<StoragePlace> temporaries;
     rebuild(storage, temporaries);
-    for (const StoragePlace dead : temporaries) live_ -= size(dead);
+    for (const StoragePlace dead : temporaries) {
+      live_ -= size(dead);
+      close(dead);
+    }
   }
 }
 
@@ -179,14 +238,14 @@ void Timeline::rebuild(StoragePlace storage, std::vector<StoragePlace>& temporar
   if (!dead) state_[storage] = State::here;  // from here on nobody rebuilds it again
   bool made = false;
   for (const OpPlace writer : step_.writers_of(storage).first(version)) {
-    rerun(writer, storage, temporaries);
+    rerun(writer, storage, /*makes=*/!made, temporaries);
     if (!std::exchange(made, true)) live_ += size(storage);  // the first makes it, the others write into it
   }
   if (dead) temporaries.push_back(storage);
   outcome_.sum.rebuilt += size(storage);
 }
 
-void Timeline::rerun(OpPlace writer, StoragePlace wanted, std::vector<StoragePlace>& temporaries) {
+void Timeline::rerun(OpPlace writer, StoragePlace wanted, bool makes, std::vector<StoragePlace>& temporaries) {
   for (const Access& access : step_.accesses_at(writer)) {
     if (!is_ingredient(access, wanted)) continue;
     if (!problem_.is_dead(access.storage, at_)) need(access.storage);
@@ -194,13 +253,14 @@ void Timeline::rerun(OpPlace writer, StoragePlace wanted, std::vector<StoragePla
   }
   const LiveOp& ran = step_.ops()[writer];
   hold(at_, std::max(ran.transient, ran.made));
+  log_takings(writer, wanted, makes);
   const Nanos took = ran.duration + problem_.costs().per_replay;
   clock_ += took;
   outcome_.sum.rebuild += took;
   // What else the op makes comes home with it.
   for (const StoragePlace sibling : problem_.made(writer)) {
-    if (sibling == wanted || state_[sibling] != State::dropped || problem_.version_at(sibling, at_) != 1) continue;
-    appear(sibling);
+    if (sibling == wanted || !comes_home(sibling)) continue;
+    come(sibling);
     outcome_.sum.rebuilt += size(sibling);
   }
 }
@@ -220,6 +280,7 @@ void Timeline::leave(GapPlace gap) {
   gap_of_[storage] = gap;
   if (choices_[gap].remedy == Remedy::drop) {
     live_ -= size(storage);
+    close(storage);
     state_[storage] = State::dropped;
     return;
   }
@@ -227,12 +288,12 @@ void Timeline::leave(GapPlace gap) {
   const std::uint32_t version = problem_.gaps()[gap].version;
   if (std::exchange(copied_[storage], version) == version) {  // the copy it left before is still good
     live_ -= size(storage);
+    close(storage);
     return;
   }
   const Costs& costs = problem_.costs();
   out_free_ = std::max(out_free_, clock_) + problem_.copy_time(size(storage), costs.out_nanos_per_byte);
-  leaving_.push_back({size(storage), out_free_});
-  leaving_bytes_ += size(storage);
+  push_leaving(storage);
   ready_[storage] = out_free_;
   outcome_.sum.moved += size(storage);
   clock_ += Nanos{static_cast<std::int64_t>(static_cast<double>(size(storage).count) * costs.out_price)};

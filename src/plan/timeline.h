@@ -9,6 +9,7 @@
 #include <deque>
 #include <vector>
 
+#include "plan/blocks.h"
 #include "plan/problem.h"
 
 namespace spillway {
@@ -17,6 +18,9 @@ struct Choice {
   Remedy remedy = Remedy::keep;
   OpPlace fetch_at = 0;  // as in PlannedGap
 };
+
+// A plan's choices by gap of the problem.
+[[nodiscard]] std::vector<Choice> choices_of(const Problem& problem, const Plan& plan);
 
 struct Outcome {
   Prediction sum;
@@ -30,13 +34,15 @@ class Timeline {
   explicit Timeline(const Problem& problem);
 
   // The outcome is good until the next call. Linear in accesses, actions and reruns.
-  const Outcome& run(std::span<const Choice> choices);
+  // `log`: the blocks it takes are written down there.
+  const Outcome& run(std::span<const Choice> choices, BlockLog* log = nullptr);
 
  private:
   enum class State : std::uint8_t { absent, here, coming, away, dropped };
   struct Leaving {
     Bytes size;
     Nanos end;
+    std::uint32_t block;  // in the log
   };
 
   void begin(std::span<const Choice> choices);
@@ -47,11 +53,17 @@ class Timeline {
   void start_fetch(GapPlace gap, Nanos room);
   void need(StoragePlace storage);
   void rebuild(StoragePlace storage, std::vector<StoragePlace>& temporaries);
-  void rerun(OpPlace writer, StoragePlace wanted, std::vector<StoragePlace>& temporaries);
+  void rerun(OpPlace writer, StoragePlace wanted, bool makes, std::vector<StoragePlace>& temporaries);
   void hold(OpPlace op, Bytes bytes);
   void leave(GapPlace gap);
-  void appear(StoragePlace storage);
+  void appear(StoragePlace storage, std::uint32_t during, bool first = false);
+  void push_leaving(StoragePlace storage);
+  void come(StoragePlace storage);
+  [[nodiscard]] bool comes_home(StoragePlace sibling) const;
+  void log_takings(OpPlace op, StoragePlace wanted, bool makes);
   void vanish(StoragePlace storage);
+  void open(StoragePlace storage) { if (log_ != nullptr) log_->open(storage, size(storage), at_ + 1); }
+  void close(StoragePlace storage) { if (log_ != nullptr) log_->close(storage); }
   void wait_until(Nanos time);
   void note_need(StoragePlace storage);
   [[nodiscard]] Bytes size(StoragePlace storage) const { return step_.storages()[storage].size; }
@@ -70,6 +82,7 @@ class Timeline {
   Bytes live_, leaving_bytes_;  // live: what is leaving included
   Nanos clock_, out_free_, in_free_;
   OpPlace at_ = 0;
+  BlockLog* log_ = nullptr;
   Outcome outcome_;
 };
 

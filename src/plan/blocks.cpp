@@ -1,0 +1,74 @@
+#include "plan/blocks.h"
+
+#include <algorithm>
+
+#include "liveness/liveness.h"
+#include "plan/timeline.h"
+
+namespace spillway {
+
+void BlockLog::open(std::uint32_t storage, Bytes size, std::uint32_t during, bool first) {
+  latest_[storage] = open_workspace(size, during);
+  entries_.back().first = first;
+  if (first) first_[storage] = latest_[storage];
+}
+
+std::uint32_t BlockLog::open_workspace(Bytes size, std::uint32_t during) {
+  entries_.push_back({.block = {.there = {.size = size, .begin = positions_++, .end = kOpen}, .during = during}});
+  return static_cast<std::uint32_t>(entries_.size() - 1);
+}
+
+void BlockLog::end(std::uint32_t block) {
+  if (block != kNone && entries_[block].block.there.end == kOpen) entries_[block].block.there.end = positions_++;
+}
+
+// Who is there at the end goes on as the one that was there at the beginning, and stays as long as that one did.
+void BlockLog::link_to_next_step(std::uint32_t at, std::uint32_t first, Bytes& elsewhere) {
+  Entry& entry = entries_[at];
+  const std::uint32_t end = first == kNone ? kOpen : entries_[first].block.there.end;
+  if (end <= entry.block.there.begin) {
+    entry.block.there.end = end;
+    entries_[first].left_out = true;
+  } else {
+    elsewhere += entry.block.there.size;
+    entry.left_out = true;
+  }
+}
+
+BlockList BlockLog::take(const Liveness& step, Bytes smallest) {
+  BlockList list;
+  for (std::uint32_t at = 0; at < step.storage_count(); ++at) {
+    const LiveStorage& storage = step.storages()[at];
+    const std::uint32_t block = latest_[at];
+    if (!storage.after || block == kNone || entries_[block].first) continue;
+    const std::uint32_t first = storage.next == kNoPlace ? kNone : first_[storage.next];
+    // Whose way out ends before the step does is not there when the next begins, though the timeline, to be sure, says so.
+    if (entries_[block].block.there.end == kOpen) link_to_next_step(block, first, list.elsewhere);
+    else if (first != kNone) entries_[first].left_out = true;
+  }
+  for (const Entry& entry : entries_) {
+    if (entry.left_out) continue;
+    if (entry.first || entry.block.there.end == kOpen) list.elsewhere += entry.block.there.size;
+    else if (entry.block.there.size >= smallest) list.blocks.push_back(entry.block);
+  }
+  return list;
+}
+
+BlockList list_blocks(const PlanRequest& request, const Plan& plan, Bytes smallest) {
+  const Problem problem(request);
+  Timeline timeline(problem);
+  BlockLog log(request.step.storage_count());
+  (void)timeline.run(choices_of(problem, plan), &log);
+  BlockList list = log.take(request.step, smallest);
+  std::vector<std::uint32_t> planned(problem.gap_count(), kNoPlace);
+  for (std::uint32_t at = 0; at < plan.gaps.size(); ++at) {
+    const auto found = std::ranges::find(problem.gaps(), plan.gaps[at].gap);
+    if (found != problem.gaps().end()) planned[static_cast<std::size_t>(found - problem.gaps().begin())] = at;
+  }
+  for (PlannedBlock& block : list.blocks) {
+    if (block.gap != kNoPlace) block.gap = planned[block.gap];
+  }
+  return list;
+}
+
+}  // namespace spillway
