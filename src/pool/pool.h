@@ -22,7 +22,8 @@
 //     another may have to wait a little longer, which costs less than an owner whose memory falls to pieces), or
 //   - every last use of both is done by then (degrades nobody), or
 //   - the run of free neighbours would otherwise have more than kLongestRun members.
-// Otherwise a seam stays between them, so that a merge never makes a chunk wait that need not: a request that no single
+// In the placed part (PoolOptions::placed_from) only the third holds: whoever gets the place of one must not wait for the
+// other. Otherwise a seam stays between them, so that a merge never makes a chunk wait that need not: a request that no single
 // chunk can serve may still get a run of neighbours, seams and all.
 #pragma once
 

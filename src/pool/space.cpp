@@ -168,6 +168,7 @@ void Space::join(ChunkId lower) {
 }
 
 bool Space::merge_at_once(ChunkId a, ChunkId b) const {
+  if (clocks_.known() > 1 && where(a) == Where::placed) return complete(a) && complete(b);
   return clocks_.known() <= 1 || syncs_.same_users(chunks_[a].uses, chunks_[b].uses) || (complete(a) && complete(b));
 }
 
@@ -187,7 +188,7 @@ ChunkId Space::merge_around(ChunkId id) {
 
 // `id` is out of the index. Walks to both ends of its run; where that is too far, merges it with a neighbour.
 ChunkId Space::shorten_run(ChunkId id) {
-  for (;;) {
+  while (where(id) == Where::open) {
     int members = 1;
     for (ChunkId at = chunks_[id].prev; is_free(at); at = chunks_[at].prev) ++members;
     for (ChunkId at = chunks_[id].next; is_free(at); at = chunks_[at].next) ++members;
@@ -199,6 +200,7 @@ ChunkId Space::shorten_run(ChunkId id) {
     }
     id = merge_around(id);
   }
+  return id;
 }
 
 ChunkId Space::run_head(ChunkId member) const {

@@ -77,13 +77,13 @@ void Space::verify_run(ChunkId head, std::int64_t& runs) const {
   ChunkId last = head;
   for (ChunkId next = chunks_[last].next; is_free(next); next = chunks_[next].next) {
     SPILLWAY_ENSURE(clocks_.known() > 1, "with one stream, free neighbours are one");
-    SPILLWAY_ENSURE(!syncs_.same_users(chunks_[last].uses, chunks_[next].uses),
+    SPILLWAY_ENSURE(where(head) == Where::placed || !syncs_.same_users(chunks_[last].uses, chunks_[next].uses),
                     "free neighbours of the same users are one");
     SPILLWAY_ENSURE(!index.contains(next.index), "a run is known by its lowest chunk only");
     last = next;
     ++members;
   }
-  SPILLWAY_ENSURE(members <= kLongestRun, "runs of free chunks are short");
+  SPILLWAY_ENSURE(where(head) == Where::placed || members <= kLongestRun, "runs of free chunks are short");
   SPILLWAY_ENSURE(index.contains(head.index) == (members > 1), "a run of several free chunks is known");
   if (members == 1) return;
   const FreeIndex::Entry& entry = index[head.index];
