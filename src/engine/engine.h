@@ -382,6 +382,7 @@ class Engine {
   Course course_;
   Layout layout_;
   bool moved_house_ = false;
+  int moves_ = 0;
   int placed_steps_ = 0;  // by the places in use, from the first op to the last
   std::int64_t slack_ = 0;  // percent of the budget that plans leave free
 };
