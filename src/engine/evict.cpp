@@ -14,7 +14,8 @@ TraceTier trace_tier(const Record& record) { return record.copy->tier == Tier::h
 }  // namespace
 
 bool Engine::may_leave(const Record& record) const {
-  return record.residence == Residence::resident && record.pins == 0 && !record.exposed() &&
+  // See Note [Forked children].
+  return !child_ && record.residence == Residence::resident && record.pins == 0 && !record.exposed() &&
          (record.size >= options_.smallest || emptying_ > 0) && record.unwilling != clock_ + 1 &&
          (record.owner != nullptr || record.orphan);
 }
@@ -201,7 +202,6 @@ void Engine::empty_out() {
 }
 
 void Engine::evict_all(Leave leave, Lock& lock) {
-  if (child_) return;
   std::vector<Record*> all;
   table_.for_each([&](Record* record) {
     if (may_leave(*record)) all.push_back(record);

@@ -1,0 +1,179 @@
+// What is set from outside the ops: steps, policy, budget, others' bytes, forks; and what is told.
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "engine/engine.h"
+
+namespace spillway {
+
+void Engine::end_step(const std::vector<Nanos>& durations) {
+  Lock lock(mutex_);
+  ++stats_.steps;
+  ++step_;
+  if (tape_.on()) tape_.end_step();
+  forget_old_recipes();
+  steer_end_step(durations, lock);
+}
+
+void Engine::set_policy(ReactivePolicy policy, Leave leave, const PlanPolicy* plans) {
+  const Lock lock(mutex_);
+  options_.policy = policy;
+  options_.leave = leave;
+  options_.plans = plans;
+  mover_.watch_rates(plans != nullptr);
+  forget_plans();
+}
+
+void Engine::open_tiers(const MoverOptions& tiers) {
+  const Lock lock(mutex_);
+  mover_.open(tiers);
+}
+
+void Engine::open_trace(const std::string& path) {
+  tape_.open(path, device_, std::array{mover_.in_stream(), mover_.out_stream()});
+  mover_.time_copies(true);
+}
+
+bool Engine::try_set_budget(std::optional<Bytes> budget) {
+  Lock lock(mutex_);
+  const std::optional<Bytes> before = std::exchange(options_.budget, budget);
+  arena_.set_limit(limit_beside(outside_));
+  const bool fits = shrink_to_limit(lock) <= 0_B && (!budget || outside_ <= *budget);
+  if (fits) {
+    tape_.budget(budget.value_or(0_B));
+    forget_plans();
+  } else {
+    options_.budget = before;
+    arena_.set_limit(limit_beside(outside_));
+  }
+  note_reserved();
+  return fits;
+}
+
+void Engine::trust_nothing() {
+  const Lock lock(mutex_);
+  std::vector<Record*> home;
+  table_.for_each([&](Record* record) { home.push_back(record); });
+  std::ranges::sort(home, {}, [](const Record* record) { return record->data; });
+  for (Record* record : home) {
+    ++record->epoch;
+    forget_copy(*record);
+    release_recipes(*record);
+  }
+}
+
+void Engine::reset_stats() {
+  const Lock lock(mutex_);
+  stats_ = {};
+  // What the tiers counted themselves goes on counting: it is added in stats().
+  stats_.remaps = -arena_.remaps();
+  stats_.stalls = {.fetch = {}, .room = -arena_.waited(), .host_room = -mover_.waited(Tier::host), .file = -mover_.waited(Tier::file)};
+  peak_live_ = live_;
+  stats_.plain_peak = live_ + absent_;
+  peak_reserved_ = arena_.reserved() + outside_;
+}
+
+void Engine::set_budget(std::optional<Bytes> budget) {
+  Lock lock(mutex_);
+  tape_.budget(budget.value_or(0_B));
+  options_.budget = budget;
+  forget_plans();
+  arena_.set_limit(limit_beside(outside_));
+  (void)shrink_to_limit(lock);
+  note_reserved();
+}
+
+void Engine::set_outside(Bytes outside) {
+  Lock lock(mutex_);
+  outside_ = outside;
+  arena_.set_limit(limit_beside(outside_));
+  (void)shrink_to_limit(lock);
+  note_reserved();
+}
+
+bool Engine::try_set_outside(Bytes outside, bool may_evict) {
+  Lock lock(mutex_);
+  if (!options_.budget) return true;
+  arena_.set_limit(limit_beside(outside));
+  const Bytes over = may_evict ? shrink_to_limit(lock) : arena_.reserved() - arena_.limit();
+  const bool fits = over <= 0_B && arena_.reserved() + outside <= *options_.budget;
+  if (fits) outside_ = outside;
+  else arena_.set_limit(limit_beside(outside_));
+  return fits;
+}
+
+Bytes Engine::limit_beside(Bytes outside) const {
+  const Bytes whole = options_.budget ? *options_.budget - outside : options_.address_space;
+  return round_down(std::max(whole, 0_B), options_.granule);
+}
+
+Bytes Engine::shrink_to_limit(Lock& lock) {
+  for (;;) {
+    const Bytes over = arena_.reserved() - arena_.limit();
+    if (over <= 0_B) return over;
+    lock.unlock();
+    const Bytes given = arena_.trim(/*wait=*/true);
+    lock.lock();
+    if (given == 0_B && !make_room(over, lock)) return over;
+  }
+}
+
+void Engine::trim(bool wait) {
+  const Lock lock(mutex_);
+  arena_.trim(wait);
+}
+
+void Engine::settle_copies() { mover_.drain(); }
+
+void Engine::reset_recent_peaks() {
+  const Lock lock(mutex_);
+  recent_ = {.live = live_, .reserved = arena_.reserved() + outside_};
+}
+
+RecentPeaks Engine::recent_peaks() const {
+  const Lock lock(mutex_);
+  return recent_;
+}
+
+Bytes Engine::most_available() const {
+  const Lock lock(mutex_);
+  const Bytes leaving = options_.budget ? evictable_ : 0_B;
+  return arena_.limit() - (live_ - leaving);
+}
+
+void Engine::before_fork() {
+  mutex_.lock();
+  if (!child_) mover_.drain();
+}
+
+void Engine::after_fork(bool child) {
+  if (child && !child_) {
+    child_ = true;
+    course_.on = false;
+    layout_.leave_course();
+    mover_.restore_on(compute_);
+    tape_.forget();
+    arena_.set_limit(options_.address_space);
+  }
+  mutex_.unlock();
+}
+
+EngineStats Engine::stats() const {
+  const Lock lock(mutex_);
+  EngineStats stats = stats_;
+  const PoolStats arena = arena_.stats();
+  stats.budget = options_.budget.value_or(0_B);
+  stats.reserved = arena.reserved + outside_;
+  stats.peak_reserved = peak_reserved_;
+  stats.live = live_;
+  stats.peak_live = peak_live_;
+  if (course_.script) stats.predicted = course_.script->predicted();
+  stats.remaps += arena_.remaps();
+  stats.stalls.room += arena_.waited();
+  stats.stalls.host_room += mover_.waited(Tier::host);
+  stats.stalls.file += mover_.waited(Tier::file);
+  return stats;
+}
+
+}  // namespace spillway
