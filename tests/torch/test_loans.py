@@ -13,7 +13,7 @@ HOOK = {"numpy": "numpy", "asarray": "numpy", "dlpack": "dlpack", "capsule": "dl
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(SCRIPT), *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environment())
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=environment())
 
 
 @pytest.mark.parametrize("policy", ["lru", "dtr"])
