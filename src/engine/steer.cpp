@@ -15,7 +15,7 @@ namespace {
 constexpr int kMostMissed = 3;       // steps off course before the run is recorded anew
 constexpr std::int64_t kSlackParts = 100;  // of the budget: holes between storages, and what is not planned
 constexpr double kDrift = 1.3;       // of a copy's time; both directions at once explain 1.1
-constexpr int kMostMoves = 3;         // of whoever is in the way of places, until places are found anew
+constexpr int kMostMoves = 3;         // of whoever is in the way of places, until places are found anew; as often, at most
 constexpr int kSettlingSteps = 2;    // until blocks taken before there were places are gone
 constexpr std::int64_t kFirstSlack = 2, kMostSlack = 25;
 
@@ -131,6 +131,7 @@ void Engine::steer_end_step(const std::vector<Nanos>& durations, Lock& lock) {
     const auto places = script->places();
     course_.set(std::move(script));
     layout_.forget();
+    moves_ = 0;
     if (places) adopt_places(places, lock);
   }
   course_.begin_step();
@@ -186,14 +187,15 @@ void Engine::settle_layout(bool followed, Lock& lock) {
   if (auto places = layout_.take_places()) return adopt_places(std::move(places), lock);
   if (!followed) return;
   const bool steady = placed_steps_ >= kSettlingSteps || arena_.placed_from() == 0_B;
-  if (steady && layout_.misses() > 0 && moves_ < kMostMoves) {
+  if (placed_steps_ >= kSettlingSteps && layout_.misses() > 0 && moves_ < kMostMoves) {
     ++moves_;
     placed_steps_ = 0;
     return move_house(lock);
   }
   if (steady && course_.surprises > 0) return plan_with_more_slack(1);
-  const bool wanted = !layout_.is_placed() || (steady && layout_.misses() > 0);
+  const bool wanted = !layout_.is_placed() || (steady && layout_.misses() > 0 && moves_ < 2 * kMostMoves);
   if (!tells || !wanted || layout_.is_placing() || planner_.busy() || arena_.placed_from() == 0_B) return;
+  ++moves_;
   layout_.start_placing({.starts = course_.script->starts(),
                          .out_nanos_per_byte = options_.costs.out_nanos_per_byte,
                          .ground = ground(),
@@ -207,7 +209,7 @@ void Engine::adopt_places(std::shared_ptr<const Places> places, Lock& lock) {
     return plan_with_more_slack(1 + over.count * kSlackParts / arena_.limit().count);
   }
   move_house(lock);
-  placed_steps_ = moves_ = 0;
+  placed_steps_ = 0;
   layout_.use(std::move(places));
 }
 
