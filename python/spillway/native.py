@@ -55,6 +55,8 @@ _SIGNATURES: dict[str, list[Any]] = {
     "spillway_end_trace": [],
     "spillway_evict_all": [],
     "spillway_sweep": [ctypes.c_int],
+    "spillway_drop": [ctypes.c_void_p],
+    "spillway_lean": [ctypes.c_int],
     "spillway_step_aside_for_handlers": [],
     "spillway_watch_faults_again": [],
 }

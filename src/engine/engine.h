@@ -103,6 +103,7 @@ struct EngineStats {
   FloorOp floor_op;
   Bytes plain_peak;  // of live bytes, had nothing left; what rebuilds need is not in it
   std::int64_t ops = 0, steps = 0, evictions = 0, recomputed_ops = 0;
+  std::int64_t lean_rebuilds = 0;  // of the recomputed ops: see Note [Lean rebuilds]
   Bytes moved_out, moved_in, dropped, left_clean;
   Nanos recompute;
   StallTimes stalls;
@@ -192,6 +193,10 @@ class Engine {
   void finish_rebuild(Record* record, Record* made, std::span<const ReplayNote> replays);
   // An op ran again, and made `temporary`; null: finish_rebuild will tell whom it was for.
   void note_replay(const Record* temporary, const ReplayNote& replay);
+  // The sides of a lean rebuild of the record, if that is possible now: nobody frees or changes them until they are
+  // returned. See Note [Lean rebuilds].
+  [[nodiscard]] std::vector<Record*> borrow_sides(const Recipe& recipe, const Record& wanted);
+  void return_sides(std::span<Record* const> sides);
   // Recipes nobody needs any more, in exchange for an empty list: the caller disposes of them without the lock.
   void take_dying(std::vector<Recipe*>& into) { into.swap(dying_); }
   [[nodiscard]] std::uint64_t step() const { return step_; }
@@ -239,6 +244,8 @@ class Engine {
   // The peaks told by `recent_peaks` start again from what is there now.
   void reset_recent_peaks();
   void evict_all(Leave leave);
+  // For tests. False: it may not leave now, or cannot be rebuilt.
+  [[nodiscard]] bool try_drop(Record* record);
   // Everything leaves, however small: memory in pieces becomes one.
   void empty_out();
   // Something had to leave since the start.
@@ -290,6 +297,7 @@ class Engine {
     Nanos time;
   };
   [[nodiscard]] Survey survey(const Record& record) const;
+  [[nodiscard]] bool may_be_lean(const Recipe& recipe, const Record& wanted) const;
   [[nodiscard]] bool may_drop(const Record& record) const;
   [[nodiscard]] std::optional<Shortage> try_gather(std::span<const Use> uses, Lock& lock);
   [[nodiscard]] const Record* gather(std::span<const Use> uses, Lock& lock);

@@ -194,6 +194,15 @@ void Engine::evict_all(Leave leave) {
   evict_all(leave, lock);
 }
 
+bool Engine::try_drop(Record* record) {
+  Lock lock(mutex_);
+  ++record->refs;
+  if (may_leave(*record) && may_drop(*record)) (void)evict(record, Leave::replay, lock);
+  const bool dropped = record->residence == Residence::dropped;
+  unref(record);
+  return dropped;
+}
+
 void Engine::empty_out() {
   Lock lock(mutex_);
   ++emptying_;

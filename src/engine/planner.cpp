@@ -129,7 +129,7 @@ void Planner::work(const PlanTask& task) {
   const auto whole = find_step(task.steps->trace, StepRecorder::kStep);
   if (!whole || whole->ops == 0) return;
   const Liveness step(task.steps->trace, *whole);
-  PlanRequest request{.step = step, .costs = task.costs, .budget = task.budget};
+  PlanRequest request{.step = step, .costs = task.costs, .budget = task.budget, .lean = task.steps->lean};
   auto script = plan_and_place(task, request);
   const bool placed = script->places() && script->places()->fits();
   Prediction told = script->predicted();

@@ -38,6 +38,11 @@ class Ancestry {
 
 bool has_bytes(const Record& record) { return record.residence != Residence::gone && record.residence != Residence::dropped; }
 
+// Another thread may be rebuilding one that arrives, and wait for us.
+bool is_there(const Record& side, std::uint32_t epoch) {
+  return (side.residence == Residence::resident || side.residence == Residence::away) && side.epoch == epoch && !side.exposed();
+}
+
 }  // namespace
 
 void Engine::set_recipe(Record* record, Recipe* recipe) {
@@ -127,6 +132,28 @@ void Engine::forget_old_recipes() {
   for (Record* record : old) unref(record);
 }
 
+bool Engine::may_be_lean(const Recipe& recipe, const Record& wanted) const {
+  return !recipe.sides.empty() && recipe.outputs.front() == &wanted && std::ranges::all_of(recipe.sides, [&](const Side& side) {
+    const Record* record = recipe.outputs[side.output];
+    return record != nullptr && is_there(*record, side.epoch);
+  });
+}
+
+std::vector<Record*> Engine::borrow_sides(const Recipe& recipe, const Record& wanted) {
+  std::vector<Record*> sides;
+  if (!may_be_lean(recipe, wanted)) return sides;
+  for (const Side& side : recipe.sides) sides.push_back(recipe.outputs[side.output]);
+  for (Record* side : sides) ++side->dependents;
+  return sides;
+}
+
+void Engine::return_sides(std::span<Record* const> sides) {
+  for (Record* side : sides) {
+    if (--side->dependents == 0 && side->orphan && side->pins == 0) dispose(side);
+  }
+  changed_.notify_all();
+}
+
 // Walks everything a rebuild would have to run.
 Engine::Survey Engine::survey(const Record& record) const {
   Survey survey;
@@ -135,7 +162,7 @@ Engine::Survey Engine::survey(const Record& record) const {
     if (all[i].recipes.empty()) return survey;
     if (i == 0 || all[i].residence == Residence::gone) survey.bytes += all[i].size;
     for (const Recipe* recipe : all[i].recipes) {
-      survey.time += recipe->time;
+      survey.time += recipe->rides || may_be_lean(*recipe, all[i]) ? recipe->lean_time : recipe->time;
       for (const Ingredient& ingredient : recipe->ingredients) {
         if (ingredient.record->epoch != ingredient.epoch) return survey;
         if (!has_bytes(*ingredient.record) && !all.add(ingredient.record)) return survey;
@@ -250,6 +277,7 @@ void Engine::turn_drops_into_moves(std::span<const Use> uses, Lock& lock) {
 void Engine::note_replay(const Record* temporary, const ReplayNote& replay) {
   if (temporary != nullptr) tape_.recompute(*temporary, replay);
   ++stats_.recomputed_ops;
+  stats_.lean_rebuilds += replay.lean ? 1 : 0;
   stats_.recompute += replay.took;
 }
 

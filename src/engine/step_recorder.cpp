@@ -35,7 +35,10 @@ NameId StepRecorder::intern(std::string_view text) {
 
 void StepRecorder::op(const OpNote& note, std::uint64_t key) {
   if (!on_) return;
-  if (on_planned_step()) steps_.keys.push_back(key);
+  if (on_planned_step()) {
+    steps_.keys.push_back(key);
+    steps_.lean.push_back(note.lean);
+  }
   steps_.trace.events.emplace_back(Op{.index = OpIndex{ops_++},
                                       .name = intern(note.name),
                                       .phase = note.phase,

@@ -17,6 +17,7 @@ namespace spillway {
 struct RecordedSteps {
   Trace trace;
   std::vector<std::uint64_t> keys;  // of the second step's ops, in order: what the engine knows each by
+  std::vector<Nanos> lean;          // of the same ops: as in PlanRequest
 };
 
 class StepRecorder {

@@ -26,6 +26,7 @@ struct OpNote {
   StreamId stream;
   Nanos start, duration;
   Bytes transient;
+  Nanos lean;                // of a lean rebuild of its first result; zero: there is none. In memory only
   bool replayable = true;    // operators of its kind may be
   std::string_view why_not;  // this call may not be, because; empty: it may
   std::span<const StorageId> inputs, outputs, mutated, aliased;
@@ -40,6 +41,7 @@ struct CopySpan {
 struct ReplayNote {
   OpIndex op;
   Nanos start, took;
+  bool lean = false;
 };
 
 class Tape {

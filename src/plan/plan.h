@@ -4,6 +4,7 @@
 // engine carries it out; its prediction says what that costs and whether it fits.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "base/units.h"
@@ -48,6 +49,9 @@ struct PlanRequest {
   Costs costs;
   Bytes budget;
   Bytes smallest = 64_KiB;  // storages below this are not worth a decision
+  // By op: the time in which the first storage it makes is made again from what the op read and the others it made; for one
+  // that makes none and changes a storage in place, what it adds to that. Zero, or none at all: by running the op.
+  std::span<const Nanos> lean = {};
 };
 
 // Keep, move or recompute per gap: a first plan by prices (prices.h), within milliseconds. `from`: a plan of the same step

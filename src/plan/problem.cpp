@@ -27,7 +27,7 @@ std::vector<Gap> worth_deciding(const Liveness& step, Bytes smallest) {
 }  // namespace
 
 Problem::Problem(const PlanRequest& request)
-    : step_(request.step), costs_(request.costs), budget_(request.budget), gaps_(worth_deciding(request.step, request.smallest)) {
+    : step_(request.step), costs_(request.costs), budget_(request.budget), lean_(request.lean), gaps_(worth_deciding(request.step, request.smallest)) {
   index_lives();
   movable_.resize(gaps_.size());
   chains_.resize(gaps_.size());
@@ -78,6 +78,20 @@ Nanos Problem::copy_time(Bytes size, double nanos_per_byte) const {
   return costs_.per_copy + Nanos{static_cast<std::int64_t>(static_cast<double>(size.count) * nanos_per_byte)};
 }
 
+bool Problem::may_be_lean(OpPlace maker, StoragePlace wanted, OpPlace op) const {
+  if (maker >= lean_.size() || lean_[maker] == 0_ns) return false;
+  if (made_[maker].empty()) return true;  // along with the op that made it
+  return made_[maker].front() == wanted && std::ranges::all_of(sides(maker), [&](StoragePlace side) {
+    return !is_dead(side, op) && version_at(side, op) == 1;
+  });
+}
+
+Nanos Problem::rerun_time(OpPlace writer, bool lean) const {
+  const Nanos whole = step_.ops()[writer].duration;
+  if (lean && made_[writer].empty()) return std::min(lean_[writer], whole);
+  return (lean ? std::min(lean_[writer], whole) : whole) + costs_.per_replay;
+}
+
 void Problem::judge(GapPlace at) {
   const Gap& gap = gaps_[at];
   movable_[at] = costs_.out_nanos_per_byte > 0 && gap.end > gap.begin;
@@ -100,7 +114,7 @@ bool Problem::add_writers(StoragePlace storage, std::uint32_t version, OpPlace o
   for (const OpPlace writer : writers.first(version)) {
     const LiveOp& ran = step_.ops()[writer];
     if (!ran.replayable) return false;
-    chain.time += ran.duration + costs_.per_replay;
+    chain.time += rerun_time(writer, may_be_lean(writer, storage, op));
     for (const Access& access : step_.accesses_at(writer)) {
       if (!is_ingredient(access, storage)) continue;
       if (version_at(access.storage, op) != access.version) return false;

@@ -54,6 +54,10 @@ class Problem {
   [[nodiscard]] bool may_drop(GapPlace gap) const { return chains_[gap].legal; }
   // Reruns of ops that a rebuild at the gap's end takes when everything alive is there.
   [[nodiscard]] Nanos rebuild_time(GapPlace gap) const { return chains_[gap].time; }
+  // Whether `wanted` is made again from the other results of its maker when `op` is about to run, as far as lives tell.
+  [[nodiscard]] std::span<const StoragePlace> sides(OpPlace maker) const { return made(maker).subspan(made(maker).empty() ? 0 : 1); }
+  [[nodiscard]] bool may_be_lean(OpPlace maker, StoragePlace wanted, OpPlace op) const;
+  [[nodiscard]] Nanos rerun_time(OpPlace writer, bool lean) const;
   [[nodiscard]] Nanos copy_time(Bytes size, double nanos_per_byte) const;
 
  private:
@@ -71,6 +75,7 @@ class Problem {
   const Liveness& step_;
   Costs costs_;
   Bytes budget_;
+  std::span<const Nanos> lean_;
   std::vector<Gap> gaps_;
   std::vector<GapPlace> after_;
   std::vector<std::uint32_t> after_begin_;

@@ -251,18 +251,30 @@ void Timeline::rerun(OpPlace writer, StoragePlace wanted, bool makes, std::vecto
     if (!problem_.is_dead(access.storage, at_)) need(access.storage);
     else if (std::ranges::find(temporaries, access.storage) == temporaries.end()) rebuild(access.storage, temporaries);
   }
+  const bool lean = is_lean(writer, wanted);
+  if (lean) {
+    for (const StoragePlace side : problem_.sides(writer)) need(side);
+  }
   const LiveOp& ran = step_.ops()[writer];
-  hold(at_, std::max(ran.transient, ran.made));
-  log_takings(writer, wanted, makes);
-  const Nanos took = ran.duration + problem_.costs().per_replay;
+  hold(at_, lean ? (makes ? size(wanted) : 0_B) : std::max(ran.transient, ran.made));
+  if (!lean) log_takings(writer, wanted, makes);
+  else if (makes) open(wanted);
+  const Nanos took = problem_.rerun_time(writer, lean);
   clock_ += took;
   outcome_.sum.rebuild += took;
+  if (lean) return;
   // What else the op makes comes home with it.
   for (const StoragePlace sibling : problem_.made(writer)) {
     if (sibling == wanted || !comes_home(sibling)) continue;
     come(sibling);
     outcome_.sum.rebuilt += size(sibling);
   }
+}
+
+bool Timeline::is_lean(OpPlace writer, StoragePlace wanted) const {
+  return problem_.may_be_lean(writer, wanted, at_) && std::ranges::none_of(problem_.sides(writer), [&](StoragePlace side) {
+    return state_[side] == State::dropped || state_[side] == State::absent;
+  });
 }
 
 // So many bytes more are taken for the op: whoever is leaving is waited for until they fit.

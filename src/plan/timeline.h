@@ -54,6 +54,8 @@ class Timeline {
   void need(StoragePlace storage);
   void rebuild(StoragePlace storage, std::vector<StoragePlace>& temporaries);
   void rerun(OpPlace writer, StoragePlace wanted, bool makes, std::vector<StoragePlace>& temporaries);
+  // Whether the storage is made again from the other results of its maker, all of which must be there or on the link.
+  [[nodiscard]] bool is_lean(OpPlace writer, StoragePlace wanted) const;
   void hold(OpPlace op, Bytes bytes);
   void leave(GapPlace gap);
   void appear(StoragePlace storage, std::uint32_t during, bool first = false);

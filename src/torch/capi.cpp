@@ -15,6 +15,7 @@
 #include "torch/adapter.h"
 #include "torch/faults.h"
 #include "torch/key.h"
+#include "torch/lean.h"
 #include "torch/materialize.h"
 #include "torch/phase.h"
 #include "torch/region.h"
@@ -171,6 +172,23 @@ int spillway_evict_all() {
 
 int spillway_sweep(int mode) {
   return guarded([&] { on().sweep = mode; });
+}
+
+int spillway_drop(void* tensor) {
+  return guarded([&] {
+    Adapter& adapter = on();
+    auto lock = adapter.engine().lock();
+    Record* record = adapter.find(*static_cast<c10::TensorImpl*>(tensor)->unsafe_storage().unsafeGetStorageImpl());
+    lock.unlock();
+    if (record == nullptr || !adapter.engine().try_drop(record)) throw InputError("this tensor's storage cannot be dropped now");
+  });
+}
+
+int spillway_lean(int mode) {
+  return guarded([&] {
+    if (mode < 0 || mode > static_cast<int>(LeanMode::all)) throw InputError("no lean mode " + std::to_string(mode));
+    set_lean_mode(static_cast<LeanMode>(mode));
+  });
 }
 
 int spillway_step_aside_for_handlers() {

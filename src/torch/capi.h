@@ -34,5 +34,9 @@ SPILLWAY_API int spillway_after_fork_child();
 SPILLWAY_API int spillway_end_trace();
 SPILLWAY_API int spillway_evict_all();
 SPILLWAY_API int spillway_sweep(int mode);
+// For tests: this tensor's storage is dropped now. 2: it cannot be.
+SPILLWAY_API int spillway_drop(void* tensor_impl);
+// Lean rebuilds: none (0), by proven rules (1), by all (2, for the tests that prove them).
+SPILLWAY_API int spillway_lean(int mode);
 SPILLWAY_API int spillway_step_aside_for_handlers();
 SPILLWAY_API int spillway_watch_faults_again();

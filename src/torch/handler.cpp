@@ -4,7 +4,9 @@
 
 #include "torch/adapter.h"
 #include "torch/frame.h"
+#include "torch/fused.h"
 #include "torch/key.h"
+#include "torch/lean.h"
 #include "torch/out_of_memory.h"
 #include "torch/phase.h"
 #include "torch/region.h"
@@ -123,6 +125,8 @@ class Call {
       auto lock = engine_.lock();
       note_floor();
       find_outputs();
+      if (recipe_ && traits_.lean) find_lean();
+      if (recipe_ && recipe_->in_place) find_ride();
       if (engine_.wants_ops()) trace();
       keep_recipe();
       hold_what_leaves_sight();
@@ -148,7 +152,7 @@ class Call {
     const auto view = [](const Ids& ids) { return std::span<const StorageId>(ids.data(), ids.size()); };
     engine_.note_step_op({.name = op_.schema().name(), .phase = current_phase(), .stream = adapter_.stream(), .start = begin_,
                        .duration = adapter_.device().now() - begin_, .transient = engine_.peak_in_op() - whole_before_,
-                       .replayable = traits_.replay != Replay::never, .why_not = why_not(), .inputs = view(inputs),
+                       .lean = recipe_ && (recipe_->lean != nullptr || recipe_->rides) ? recipe_->lean_time : 0_ns, .replayable = traits_.replay != Replay::never, .why_not = why_not(), .inputs = view(inputs),
                        .outputs = view(outputs), .mutated = view(mutated), .aliased = view(aliased)}, key_);
   }
 
@@ -206,7 +210,7 @@ class Call {
       if (use.write && !(in_place && use.record == uses_[0].record)) engine_.clear_recipes(use.record);
     }
     if (!recipe_) return;
-    recipe_->time = time_taken();
+    recipe_->time = time_taken(engine_.whole() - whole_before_);
     recipe_->step = engine_.step();
     recipe_->traced = engine_.tape().latest_op();
     if (in_place) {
@@ -217,9 +221,33 @@ class Call {
     set_outputs();
   }
 
-  [[nodiscard]] Nanos time_taken() const {
+  [[nodiscard]] Nanos time_taken(Bytes made) const {
     const auto& estimate = adapter_.options().estimate;
-    return estimate ? estimate(*recipe_, engine_.whole() - whole_before_) : adapter_.device().now() - begin_;
+    return estimate ? estimate(*recipe_, made) : adapter_.device().now() - begin_;
+  }
+
+  // Whether a rule knows a cheaper way to the first result, and what it would read beside the op's arguments.
+  void find_lean() {
+    Bytes bytes;
+    for (const c10::IValue& value : results()) {
+      TensorFacts& facts = recipe_->results.emplace_back();
+      if (!value.isTensor() || !tell_result(adapter_, value.toTensor(), facts) || facts.record->born < clock_) return;
+      bytes += facts.record->size;
+    }
+    if (recipe_->results[0].record->size < engine_.options().smallest) return;
+    recipe_->lean = find_lean_rule(*recipe_, adapter_.options().where.type());
+    if (recipe_->lean == nullptr) return;
+    recipe_->lean_time = adapter_.options().estimate ? time_taken(bytes) : time_taken({}) * recipe_->lean->percent / 100;
+    for (std::uint16_t at = 1; at < recipe_->results.size(); ++at) recipe_->sides.push_back({at, recipe_->results[at].record->epoch});
+  }
+
+  // In one pass with what made the storage: only what it reads beside it costs.
+  void find_ride() {
+    recipe_->rides = adapter_.options().estimate && rides_along(uses_[0].record->recipes, *recipe_);
+    if (!recipe_->rides) return;
+    Bytes read;
+    for (const Ingredient& ingredient : recipe_->ingredients) read += ingredient.record->size;
+    recipe_->lean_time = time_taken(read) - time_taken(0_B) + 1_ns;
   }
 
   // Records born in this op: outputs that are nobody's view and large enough to leave.
@@ -227,7 +255,9 @@ class Call {
     std::vector<Record*> born;
     const auto look = [&](const at::Tensor& tensor) {
       Record* record = tensor.defined() && is_plain(tensor) ? adapter_.resolve(tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl()) : nullptr;
-      const bool fresh = record != nullptr && record->size >= engine_.options().smallest && record->born >= clock_;
+      // A side may be small: the recipe forgets it by being its recipe.
+      const bool large = record != nullptr && (record->size >= engine_.options().smallest || recipe_->lean != nullptr);
+      const bool fresh = large && record->born >= clock_;
       recipe_->outputs.push_back(fresh && std::find(born.begin(), born.end(), record) == born.end() ? record : nullptr);
       if (recipe_->outputs.back() != nullptr) born.push_back(record);
     };

@@ -6,6 +6,8 @@
 #include <array>
 #include <string_view>
 
+#include "torch/lean.h"
+
 namespace spillway {
 
 namespace {
@@ -108,6 +110,7 @@ OpTraits traits_of(const c10::OperatorHandle& op) {
   if (*traits.why_not == '\0') traits.replay = writes_any ? Replay::in_place : Replay::fresh;
   traits.random = op.hasTag(at::Tag::nondeterministic_seeded);
   traits.splits = runs_in_pieces(name);
+  traits.lean = traits.replay == Replay::fresh && has_lean_rule(name);
   return traits;
 }
 

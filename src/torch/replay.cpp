@@ -9,7 +9,9 @@
 #include "base/error.h"
 #include "torch/adapter.h"
 #include "torch/frame.h"
+#include "torch/fused.h"
 #include "torch/key.h"
+#include "torch/lean.h"
 #include "torch/out_of_memory.h"
 #include "torch/torch_recipe.h"
 
@@ -46,6 +48,28 @@ class GeneratorGuard {
   std::unique_ptr<GeneratorState> before_;
 };
 
+// What a lean rebuild of the record reads beside the op's arguments; empty: the op itself is run. Takes the lock itself.
+class Sides {
+ public:
+  Sides(Engine& engine, const Recipe& recipe, const Record& wanted) : engine_(engine) {
+    const auto lock = engine_.lock();
+    records_ = engine_.borrow_sides(recipe, wanted);
+  }
+  ~Sides() {
+    if (records_.empty()) return;
+    const auto lock = engine_.lock();
+    engine_.return_sides(records_);
+  }
+  Sides(const Sides&) = delete;
+  Sides& operator=(const Sides&) = delete;
+
+  [[nodiscard]] const std::vector<Record*>& records() const { return records_; }
+
+ private:
+  Engine& engine_;
+  std::vector<Record*> records_;
+};
+
 // One rebuild: dead ancestors become temporaries that live as long as it runs.
 class Rebuild {
  public:
@@ -56,6 +80,8 @@ class Rebuild {
     StoragePtr made;
     // A copy: the record's list may change while the lock is not held, its recipes live as long as it does.
     const std::vector<Recipe*> recipes = record.recipes;
+    if (const auto chain = find_fused_chain(recipes)) made = run_at_once(*chain, record);
+    if (made) return made;
     for (Recipe* recipe : recipes) made = run(static_cast<TorchRecipe&>(*recipe), record, made);
     return made;
   }
@@ -86,7 +112,9 @@ class Rebuild {
       Record* source = slot.facts.record;
       if (source != nullptr && source != &wanted && source->residence == Residence::gone) temporary(*source);
     }
+    const Sides sides(engine_, recipe, wanted);
     c10::SmallVector<Use, 8> uses;
+    for (Record* side : sides.records()) uses.push_back({side, false});
     auto lock = engine_.lock();
     for (const TensorSlot& slot : recipe.tensors) {
       Record* source = slot.facts.record;
@@ -98,10 +126,12 @@ class Rebuild {
       throw_out_of_memory(adapter_, *why);
     }
     torch::jit::Stack stack = arguments(recipe, wanted, so_far);
+    std::vector<at::Tensor> beside;
+    for (std::size_t at = 0; at < sides.records().size(); ++at) beside.push_back(tensor(recipe.results[at + 1], wanted, so_far));
     lock.unlock();
     StoragePtr made;
     try {
-      made = execute(recipe, wanted, stack, uses);
+      made = execute(recipe, wanted, stack, beside, uses);
     } catch (...) {
       stack.clear();
       lock.lock();
@@ -109,11 +139,73 @@ class Rebuild {
       throw;
     }
     stack.clear();  // without the lock: tensors die here
+    beside.clear();
     if (recipe.in_place) made = so_far;
     lock.lock();
     engine_.release(uses);
     note(wanted, made);
     return made;
+  }
+
+  // Null when its sides are not there: then the ops run one by one.
+  StoragePtr run_at_once(const FusedChain& chain, const Record& wanted) {
+    std::vector<const TensorFacts*> inputs;
+    for (const TensorSlot& slot : chain.norm->tensors) inputs.push_back(&slot.facts);
+    if (chain.add != nullptr) inputs.push_back(&chain.added());
+    for (const TensorFacts* facts : inputs) {
+      if (facts->record != nullptr && facts->record->residence == Residence::gone) temporary(*facts->record);
+    }
+    const Sides sides(engine_, *chain.norm, wanted);
+    if (sides.records().empty()) return nullptr;
+    c10::SmallVector<Use, 8> uses;
+    for (Record* side : sides.records()) uses.push_back({side, false});
+    auto lock = engine_.lock();
+    for (const TensorFacts* facts : inputs) {
+      if (facts->record != nullptr && facts->record->residence != Residence::gone) uses.push_back({facts->record, false});
+    }
+    if (const auto why = engine_.acquire(uses, adapter_.stream(), lock)) {
+      lock.unlock();
+      throw_out_of_memory(adapter_, *why);
+    }
+    std::optional<FusedCall> call = fused_call(chain, wanted);
+    lock.unlock();
+    StoragePtr made;
+    try {
+      made = execute(*call, uses);
+    } catch (...) {
+      call.reset();
+      lock.lock();
+      engine_.release(uses);
+      throw;
+    }
+    call.reset();  // without the lock: tensors die here
+    lock.lock();
+    engine_.release(uses);
+    if (made) note(wanted, made);
+    return made;
+  }
+
+  FusedCall fused_call(const FusedChain& chain, const Record& wanted) {
+    FusedCall call{.chain = chain};
+    for (const TensorSlot& slot : chain.norm->tensors) {
+      at::Tensor* const into[] = {&call.x, &call.weight, &call.bias};
+      if (slot.position < 3) *into[slot.position] = tensor(slot.facts, wanted, nullptr);
+    }
+    call.mean = tensor(chain.norm->results[1], wanted, nullptr);
+    call.invstd = tensor(chain.norm->results[2], wanted, nullptr);
+    if (chain.add != nullptr) call.z = tensor(chain.added(), wanted, nullptr);
+    return call;
+  }
+
+  StoragePtr execute(const FusedCall& call, std::span<const Use> uses) {
+    const FrameGuard frame(call.chain.norm->op, uses, /*replay=*/true);
+    const c10::impl::ExcludeDispatchKeyGuard no_handler{c10::DispatchKeySet(kKey)};
+    const Nanos begin = adapter_.device().now();
+    const at::Tensor made = run_fused(call);
+    if (!made.defined()) return nullptr;
+    siblings_.clear();
+    latest_ = {call.chain.norm->traced, begin, adapter_.device().now() - begin, /*lean=*/true};
+    return StoragePtr::reclaim_copy(made.storage().unsafeGetStorageImpl());
   }
 
   // What was run for the record itself is told when it has the bytes; what was run on the way, of the temporary it made.
@@ -123,15 +215,19 @@ class Rebuild {
     engine_.note_replay(own || !made ? nullptr : engine_.find(made->data_ptr().get_context()), latest_);
   }
 
-  StoragePtr execute(TorchRecipe& recipe, const Record& wanted, torch::jit::Stack& stack, std::span<const Use> uses) {
+  StoragePtr execute(TorchRecipe& recipe, const Record& wanted, torch::jit::Stack& stack, std::span<const at::Tensor> sides,
+                     std::span<const Use> uses) {
     const FrameGuard frame(recipe.op, uses, /*replay=*/true);
     const c10::impl::ExcludeDispatchKeyGuard no_handler{c10::DispatchKeySet(kKey)};
     const at::AutoDispatchBelowADInplaceOrView below;
     const c10::AutoGradMode grad(recipe.grad_mode);
-    const GeneratorGuard generator(recipe.generator.get());
     const Nanos begin = adapter_.device().now();
-    recipe.op.redispatchBoxed(recipe.keys, &stack);
-    latest_ = {recipe.traced, begin, adapter_.device().now() - begin};
+    const bool lean = !sides.empty() && try_lean(recipe, stack, sides);
+    if (!lean) {
+      const GeneratorGuard generator(recipe.generator.get());
+      recipe.op.redispatchBoxed(recipe.keys, &stack);
+    }
+    latest_ = {recipe.traced, begin, adapter_.device().now() - begin, lean};
     std::vector<Record*> outputs;
     {
       const auto lock = engine_.lock();
@@ -142,6 +238,15 @@ class Rebuild {
       outputs = recipe.outputs;
     }
     return pick(outputs, wanted, stack);
+  }
+
+  // Leaves the first result on the stack, alone; false, and the stack is as it was.
+  static bool try_lean(const TorchRecipe& recipe, torch::jit::Stack& stack, std::span<const at::Tensor> sides) {
+    at::Tensor made = run_lean({.recipe = recipe, .arguments = stack, .sides = sides});
+    if (!made.defined()) return false;
+    stack.clear();
+    stack.emplace_back(std::move(made));
+    return true;
   }
 
   StoragePtr pick(const std::vector<Record*>& outputs, const Record& wanted, const torch::jit::Stack& stack) {

@@ -41,6 +41,7 @@ std::string stats_json(Adapter& adapter) {
   json["left_clean_bytes"] = stats.left_clean.count;
   json["dropped_bytes"] = stats.dropped.count;
   json["recomputed_ops"] = stats.recomputed_ops;
+  json["lean_rebuilds"] = stats.lean_rebuilds;
   json["recompute_seconds"] = seconds(stats.recompute);
   json["stall_seconds"] = {{"fetch", seconds(stats.stalls.fetch)}, {"room", seconds(stats.stalls.room)},
                            {"host_room", seconds(stats.stalls.host_room)}, {"file", seconds(stats.stalls.file)}};

@@ -173,12 +173,20 @@ std::unique_ptr<GeneratorState> save_generator(const c10::OperatorHandle& op, co
   return save_cuda_generator == nullptr ? nullptr : save_cuda_generator(generator);
 }
 
+bool tell_result(Adapter& adapter, const at::Tensor& result, TensorFacts& facts) {
+  return result.defined() && tell(adapter, result, /*by_record=*/true, facts) && facts.record != nullptr;
+}
+
 void put_back(TorchRecipe* recipe) {
   recipe->ingredients.clear();
   recipe->outputs.clear();
   recipe->arguments.clear();
   recipe->tensors.clear();
   recipe->generator.reset();
+  recipe->sides.clear();
+  recipe->results.clear();
+  recipe->lean = nullptr;
+  recipe->rides = false;
   shelf.put(recipe);
 }
 

@@ -45,6 +45,8 @@ class GeneratorState {
 };
 [[nodiscard]] std::unique_ptr<GeneratorState> save_generator(const c10::OperatorHandle& op, const torch::jit::Stack& stack, c10::Device where);
 
+struct LeanRule;
+
 class TorchRecipe final : public Recipe {
  public:
   TorchRecipe(const c10::OperatorHandle& op, c10::DispatchKeySet keys) : op(op), keys(keys) {}
@@ -56,6 +58,8 @@ class TorchRecipe final : public Recipe {
   std::unique_ptr<GeneratorState> generator;
   bool grad_mode = false;
   bool in_place = false;
+  const LeanRule* lean = nullptr;      // how its first result is made again from its sides; see lean.h
+  std::vector<TensorFacts> results;    // where there is such a rule: of the first result and the sides
 };
 
 // Recipes are made and forgotten at almost every op: those done with keep the room of their lists and come again.
@@ -68,5 +72,8 @@ using TorchRecipePtr = std::unique_ptr<TorchRecipe, PutBack>;
 // With the lock, before the op runs: its facts, or empty when the call cannot be told by facts alone.
 [[nodiscard]] TorchRecipePtr try_record(Adapter& adapter, const c10::OperatorHandle& op, const OpTraits& traits,
                                         c10::DispatchKeySet keys, const torch::jit::Stack& stack);
+
+// With the lock: a result's facts; false when they do not tell all of it.
+[[nodiscard]] bool tell_result(Adapter& adapter, const at::Tensor& result, TensorFacts& facts);
 
 }  // namespace spillway

@@ -439,5 +439,96 @@ TEST_F(EngineTest, BringsEverythingHomeOrSaysThatItDoesNotFit) {
   EXPECT_TRUE(holds(second, 512_KiB, 2));
 }
 
+// made and side are results of one op; made can be made again leanly from side.
+class LeanTest : public EngineTest {
+ protected:
+  LeanTest() {
+    recipe.ingredients.push_back({source.record, source.record->epoch});
+    recipe.outputs = {made.record, side.record};
+    recipe.sides = {{.output = 1, .epoch = side.record->epoch}};
+    recipe.time = 1000_ms;
+    recipe.lean_time = 1_ns;
+    const auto lock = engine.lock();
+    for (const Storage* result : {&made, &side}) engine.set_recipe(result->record, &recipe);
+  }
+  ~LeanTest() override {
+    const auto lock = engine.lock();
+    const std::vector<Record*> results = recipe.outputs;
+    for (Record* result : results) {
+      if (result != nullptr) engine.clear_recipes(result);
+    }
+    std::vector<Recipe*> dying;
+    engine.take_dying(dying);
+  }
+
+  [[nodiscard]] bool may_be_lean() {
+    const auto lock = engine.lock();
+    const std::vector<Record*> sides = engine.borrow_sides(recipe, *made.record);
+    engine.return_sides(sides);
+    return !sides.empty();
+  }
+
+  Storage& source = make(64_KiB, 1);
+  Storage& made = make(64_KiB, 2);
+  Storage& side = make(64_KiB, 3);
+  Recipe recipe;
+};
+
+TEST_F(LeanTest, OnlyTheFirstResultHasALeanRebuild) {
+  EXPECT_TRUE(may_be_lean());
+  const auto lock = engine.lock();
+  EXPECT_TRUE(engine.borrow_sides(recipe, *side.record).empty());
+}
+
+TEST_F(LeanTest, ASideThatIsAwayWillDo) {
+  engine.evict_all(Leave::move);
+  EXPECT_EQ(side.data, nullptr);
+  EXPECT_TRUE(may_be_lean());
+}
+
+TEST_F(LeanTest, ASideThatChangedWillNot) {
+  use(side, /*write=*/true);
+  EXPECT_FALSE(may_be_lean());
+}
+
+TEST_F(LeanTest, ASideThatSomebodyMayChangeWillNot) {
+  lend(side);
+  EXPECT_FALSE(may_be_lean());
+  end_loan(side);
+}
+
+TEST_F(LeanTest, ADeadSideIsForgotten) {
+  ASSERT_TRUE(engine.free(side.data));
+  EXPECT_EQ(recipe.outputs[1], nullptr);
+  EXPECT_FALSE(may_be_lean());
+}
+
+TEST_F(LeanTest, ABorrowedSideThatDiesKeepsItsBytesUntilItIsReturned) {
+  auto lock = engine.lock();
+  const std::vector<Record*> sides = engine.borrow_sides(recipe, *made.record);
+  lock.unlock();
+  const std::byte* bytes = side.data;
+  ASSERT_TRUE(engine.free(side.data));
+  EXPECT_NE(engine.find(bytes), nullptr);
+  EXPECT_EQ(bytes[0], std::byte{3});
+  lock.lock();
+  engine.return_sides(sides);
+  EXPECT_EQ(engine.find(bytes), nullptr);
+}
+
+// The same op: dear to run again, which side would need, and cheap for made.
+TEST_F(LeanTest, ItsPriceDecidesBetweenDropAndMove) {
+  engine.evict_all(Leave::cheaper);
+  EXPECT_EQ(made.record->residence, Residence::dropped);
+  EXPECT_EQ(side.record->residence, Residence::away);
+  engine.died(made.record);
+}
+
+TEST_F(LeanTest, WithoutItsSideItIsTooDearToDrop) {
+  ASSERT_TRUE(engine.free(side.data));
+  engine.evict_all(Leave::cheaper);
+  EXPECT_EQ(made.record->residence, Residence::away);
+}
+
 }  // namespace
 }  // namespace spillway

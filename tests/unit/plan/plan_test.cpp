@@ -124,6 +124,51 @@ TEST(Hybrid, ABudgetThatCannotBeHeldIsToldByHowMuch) {
   EXPECT_EQ(plan.predicted.over, 50_MiB);  // b and c against 32 MiB
 }
 
+// As three_ops, but the first op, dear, makes `statistics` beside a; `dies`: before a is wanted again.
+Trace with_a_side(bool dies) {
+  StepMaker maker;
+  maker.birth("x", 1_MiB, StorageKind::input);
+  for (int step = 0; step < 2; ++step) {
+    maker.begin();
+    maker.birth("a", 16_MiB);
+    maker.birth("statistics", 1_KiB);
+    maker.op("norm", {.in = {"x"}, .out = {"a", "statistics"}, .takes = 30_ms});
+    maker.birth("b", 2_MiB);
+    maker.op("second", {.in = {"a"}, .out = {"b"}, .takes = 20_ms});
+    if (dies) maker.death("statistics");
+    maker.op("idle", {.in = {"b"}, .takes = 20_ms});
+    maker.birth("c", 80_MiB);
+    maker.op("third", {.in = {"b"}, .out = {"c"}, .takes = 20_ms});
+    maker.death("c");
+    maker.op("between", {.in = {"b"}, .takes = 20_ms});
+    maker.op("last", {.in = {"a", "b"}, .takes = 1_ms});
+    if (!dies) maker.death("statistics");
+    maker.death("a");
+    maker.death("b");
+    maker.end();
+  }
+  return maker.trace();
+}
+
+Plan lean_plan_for(const Trace& trace) {
+  const std::vector<Nanos> lean{5_us, 0_ns, 0_ns, 0_ns, 0_ns, 0_ns};
+  const Liveness step(trace, *find_steady_step(trace));
+  return plan_hybrid({.step = step, .costs = kCard, .budget = 90_MiB, .lean = lean});
+}
+
+TEST(Hybrid, WhatIsDearToMakeAndLeanToRebuildIsDropped) {
+  const Plan plan = lean_plan_for(with_a_side(/*dies=*/false));
+  ASSERT_EQ(plan.gaps.size(), 1u);
+  EXPECT_EQ(plan.gaps[0].remedy, Remedy::drop);
+  EXPECT_EQ(plan.predicted.rebuild, 9_us);
+}
+
+TEST(Hybrid, WithoutItsSideALeanRebuildIsARunOfTheOp) {
+  const Plan plan = lean_plan_for(with_a_side(/*dies=*/true));
+  ASSERT_EQ(plan.gaps.size(), 1u);
+  EXPECT_EQ(plan.gaps[0].remedy, Remedy::move);
+}
+
 TEST(Link, TakesWhatFitsIntoEveryWindow) {
   Link link(100_ms, 10);
   EXPECT_TRUE(link.try_take(0_ms, 50_ms, 30_ms));

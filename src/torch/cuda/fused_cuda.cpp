@@ -1,0 +1,63 @@
+// Nothing without nvcc: see src/torch/CMakeLists.txt.
+#if SPILLWAY_HAS_KERNELS
+#include <ATen/cuda/CUDAContext.h>
+#include <ATen/cuda/EmptyTensor.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
+
+#include "torch/cuda/norm_chain.h"
+#include "torch/fused.h"
+#include "torch/lean.h"
+
+namespace spillway {
+
+namespace {
+
+NormType type_of(const at::Tensor& tensor) {
+  return tensor.scalar_type() == at::kFloat ? NormType::single : tensor.scalar_type() == at::kHalf ? NormType::half : NormType::brain;
+}
+
+const void* address(const at::Tensor& tensor) { return tensor.defined() ? tensor.const_data_ptr() : nullptr; }
+
+bool is_statistic(const at::Tensor& tensor, std::int64_t channels) {
+  return tensor.scalar_type() == at::kFloat && tensor.is_contiguous() && tensor.numel() == channels;
+}
+
+// Single precision or the input's, both alike.
+bool is_affine(const FusedCall& call, std::int64_t channels) {
+  for (const at::Tensor* tensor : {&call.weight, &call.bias}) {
+    if (!tensor->defined()) continue;
+    const bool known = tensor->scalar_type() == at::kFloat || tensor->scalar_type() == call.x.scalar_type();
+    if (!known || !tensor->is_contiguous() || tensor->numel() != channels) return false;
+  }
+  return !call.weight.defined() || !call.bias.defined() || call.weight.scalar_type() == call.bias.scalar_type();
+}
+
+}  // namespace
+
+at::Tensor run_fused_cuda(const FusedCall& call) {
+  const TensorFacts& made = call.chain.norm->results[0];
+  const std::int64_t channels = made.sizes[1];
+  if (!is_statistic(call.mean, channels) || !is_statistic(call.invstd, channels) || !is_affine(call, channels)) return {};
+  const c10::cuda::CUDAGuard there(call.x.device());
+  at::Tensor out = at::detail::empty_strided_cuda(made.sizes, made.strides, call.x.scalar_type(), call.x.device());
+  const NormChain chain{.type = type_of(call.x),
+                        .weight_type = call.weight.defined() ? type_of(call.weight) : call.bias.defined() ? type_of(call.bias) : NormType::single,
+                        .channels_last = order_of(made) == Order::channels_last,
+                        .relu = call.chain.relu,
+                        .batch = made.sizes[0],
+                        .channels = channels,
+                        .plane = made.sizes[2] * made.sizes[3],
+                        .x = address(call.x),
+                        .z = address(call.z),
+                        .weight = address(call.weight),
+                        .bias = address(call.bias),
+                        .mean = static_cast<const float*>(address(call.mean)),
+                        .invstd = static_cast<const float*>(address(call.invstd)),
+                        .out = out.mutable_data_ptr()};
+  C10_CUDA_CHECK(run_norm_chain(chain, at::cuda::getCurrentCUDAStream()));
+  return out;
+}
+
+}  // namespace spillway
+#endif  // SPILLWAY_HAS_KERNELS
