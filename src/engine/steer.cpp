@@ -185,7 +185,7 @@ void Engine::settle_layout(bool followed, Lock& lock) {
   placed_steps_ = followed && layout_.is_placed() ? placed_steps_ + 1 : 0;
   if (placed_steps_ > 0) ++stats_.placed_steps, stats_.misplaced += layout_.misses();
   if (auto places = layout_.take_places()) return adopt_places(std::move(places), lock);
-  if (!followed) return;
+  if (!followed || course_.script->gap_count() == 0) return;  // where nobody leaves, every place is good
   const bool steady = placed_steps_ >= kSettlingSteps || arena_.placed_from() == 0_B;
   if (placed_steps_ >= kSettlingSteps && layout_.misses() > 0 && moves_ < kMostMoves) {
     ++moves_;
