@@ -130,7 +130,8 @@ WAITS = "import time, sys\nprint('on', flush=True)\ntime.sleep(60)\n"
 def test_a_signal_ends_it_as_without_us_and_statistics_are_there(script, tmp_path, number):
     stats = tmp_path / "out.json"
     process = subprocess.Popen([sys.executable, FAKE, "fake", "run", "--stats", stats, script(WAITS)],
-                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                               preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))  # a job in the background ignores it
     assert process.stdout.readline() == "on\n"
     while not stats.exists():
         time.sleep(0.01)
