@@ -1,12 +1,11 @@
 #include "engine/layout.h"
 
-#include <pthread.h>
-#include <signal.h>
-
 #include <algorithm>
 #include <chrono>
 #include <numeric>
 #include <utility>
+
+#include "base/signals.h"
 
 namespace spillway {
 
@@ -14,13 +13,6 @@ namespace {
 
 // Of the limit, for what is not placed: small blocks, and the rest of their granules.
 constexpr std::int64_t kMarginParts = 100;
-
-// Signals are for the threads that were there before.
-void block_signals() {
-  sigset_t all;
-  sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, nullptr);
-}
 
 }  // namespace
 
@@ -185,7 +177,7 @@ void Layout::start_placing(const Task& task) {
     return;
   }
   coming_ = std::async(std::launch::async, [work] {
-    block_signals();
+    leave_signals_to_others();
     return work();
   });
 }

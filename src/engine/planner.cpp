@@ -1,8 +1,6 @@
 #include "engine/planner.h"
 
-#include <pthread.h>
-#include <signal.h>
-
+#include "base/signals.h"
 #include "liveness/liveness.h"
 
 namespace spillway {
@@ -18,13 +16,6 @@ constexpr std::int64_t kLeastGain = 10, kLeastLastGain = 2;
 
 bool is_worth(const Prediction& better, const Prediction& than, std::int64_t least) {
   return better.over < than.over || better.time.count < than.time.count - than.time.count * least / 1000;
-}
-
-// Signals are for the threads that were there before.
-void block_signals() {
-  sigset_t all;
-  sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, nullptr);
 }
 
 }  // namespace
@@ -72,7 +63,7 @@ void Planner::wait() {
 }
 
 void Planner::run(std::stop_token stop) {
-  block_signals();
+  leave_signals_to_others();
   for (;;) {
     std::unique_lock lock(mutex_);
     if (!changed_.wait(lock, stop, [this] { return task_.has_value(); })) return;

@@ -1,7 +1,5 @@
 #include "plan/blocks.h"
 
-#include <algorithm>
-
 #include "liveness/liveness.h"
 #include "plan/timeline.h"
 
@@ -62,8 +60,7 @@ BlockList list_blocks(const PlanRequest& request, const Plan& plan, Bytes smalle
   BlockList list = log.take(request.step, smallest);
   std::vector<std::uint32_t> planned(problem.gap_count(), kNoPlace);
   for (std::uint32_t at = 0; at < plan.gaps.size(); ++at) {
-    const auto found = std::ranges::find(problem.gaps(), plan.gaps[at].gap);
-    if (found != problem.gaps().end()) planned[static_cast<std::size_t>(found - problem.gaps().begin())] = at;
+    if (const GapPlace gap = problem.find(plan.gaps[at].gap); gap != kNoPlace) planned[gap] = at;
   }
   for (PlannedBlock& block : list.blocks) {
     if (block.gap != kNoPlace) block.gap = planned[block.gap];

@@ -34,6 +34,11 @@ Problem::Problem(const PlanRequest& request)
   for (GapPlace gap = 0; gap < gap_count(); ++gap) judge(gap);
 }
 
+GapPlace Problem::find(const Gap& gap) const {
+  const auto found = std::ranges::find(gaps_, gap);
+  return found == gaps_.end() ? kNoPlace : static_cast<GapPlace>(found - gaps_.begin());
+}
+
 void Problem::index_lives() {
   const OpPlace ops = step_.op_count();
   births_.resize(ops + 1);

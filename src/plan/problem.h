@@ -27,6 +27,8 @@ class Problem {
   [[nodiscard]] Bytes budget() const { return budget_; }
   [[nodiscard]] std::span<const Gap> gaps() const { return gaps_; }
   [[nodiscard]] GapPlace gap_count() const { return static_cast<GapPlace>(gaps_.size()); }
+  // kNoPlace: it is not worth a decision here.
+  [[nodiscard]] GapPlace find(const Gap& gap) const;
   [[nodiscard]] Bytes size(GapPlace gap) const { return step_.storages()[gaps_[gap].storage].size; }
 
   // The gaps that begin right after the op.

@@ -16,9 +16,7 @@ Timeline::Timeline(const Problem& problem) : problem_(problem), step_(problem.st
 std::vector<Choice> choices_of(const Problem& problem, const Plan& plan) {
   std::vector<Choice> choices(problem.gap_count());
   for (const PlannedGap& planned : plan.gaps) {
-    const auto found = std::ranges::find(problem.gaps(), planned.gap);
-    if (found == problem.gaps().end()) continue;
-    choices[static_cast<std::size_t>(found - problem.gaps().begin())] = {planned.remedy, planned.fetch_at};
+    if (const GapPlace gap = problem.find(planned.gap); gap != kNoPlace) choices[gap] = {planned.remedy, planned.fetch_at};
   }
   return choices;
 }

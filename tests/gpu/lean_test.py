@@ -37,11 +37,6 @@ def dropout_is_made_again_from_its_mask():
 
 
 @check
-def max_pooling_is_made_again_from_its_indices():
-    proves("max_pool", (torch.float32, torch.bfloat16, torch.float16, torch.float64))
-
-
-@check
 def batch_norm_addition_and_relu_are_made_again_in_one_pass():
     proves("norm_chain")
 
@@ -78,8 +73,7 @@ def what_rebuilds_cost():
 
         made = {"norm": norm, "norm relu": lambda norm=norm: (lambda r: (r[0].relu_(), *r[1:]))(norm()),
                 "norm add relu": lambda norm=norm, z=z: (lambda r: (r[0].add_(z).relu_(), *r[1:]))(norm()),
-                "dropout": lambda x=x: aten.native_dropout(x, 0.1, True),
-                "max pool": lambda x=x: aten.max_pool2d_with_indices(x, [3, 3], [2, 2], [1, 1], [1, 1], False)}  # fmt: skip
+                "dropout": lambda x=x: aten.native_dropout(x, 0.1, True)}  # fmt: skip
         for name, make in made.items():
             times = []
             for mode in (0, 2):
@@ -136,7 +130,8 @@ def trains_leanly(layout, policy, steps=10):
     peak = torch.cuda.max_memory_allocated()
     assert train(layout, steps) == plain, "two plain runs differ: nothing can be shown"
     torch.cuda.empty_cache()
-    spillway.enable(budget=peak * 55 // 100, device="cuda", policy=policy, host_limit="2GiB")
+    outside = torch.cuda.memory_reserved()  # older memory counts against the budget
+    spillway.enable(budget=outside + peak * 55 // 100, device="cuda", policy=policy, host_limit="2GiB")
     native.load().lean(2)
     found = train(layout, steps)
     stats = spillway.stats()

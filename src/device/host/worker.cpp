@@ -1,27 +1,14 @@
 #include "device/host/worker.h"
 
-#include <pthread.h>
-#include <signal.h>
 
 #include <chrono>
 #include <exception>
 #include <utility>
 
 #include "base/error.h"
+#include "base/signals.h"
 
 namespace spillway {
-namespace {
-
-// Signals of the program are for the program's own threads. Faults stay open: they belong to the thread that caused
-// them.
-void leave_signals_to_others() {
-  sigset_t mask;
-  sigfillset(&mask);
-  for (int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT}) sigdelset(&mask, fault);
-  pthread_sigmask(SIG_BLOCK, &mask, nullptr);
-}
-
-}  // namespace
 
 Nanos host_now() {
   const auto since_start = std::chrono::steady_clock::now().time_since_epoch();
