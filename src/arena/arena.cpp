@@ -61,29 +61,31 @@ std::optional<Block> Arena::try_allocate(Bytes size, StreamId on) {
     wait_for_all(running, [&](Tick tick) { device_.synchronize(tick); });
     running.clear();
     const std::lock_guard lock(mutex_);
-    block = take(size, on, waits);
+    block = take(size, on, /*anywhere=*/false, waits);
     if (block) break;
     const std::optional<Remap> remap = pool_.plan_remap(size);
-    if (!remap) return std::nullopt;
-    std::ranges::copy_if(remap->wait_for, std::back_inserter(running), [&](Tick tick) { return !device_.query(tick); });
+    if (remap) running = not_done(remap->wait_for);
     if (!running.empty()) continue;
-    if (!carry_out(*remap)) return std::nullopt;
-    block = take(size, on, waits);
+    if (remap && !carry_out(*remap)) return std::nullopt;
+    block = take(size, on, /*anywhere=*/!remap, waits);
+    if (!remap) break;
   }
   wait_for_all(waits, [&](Tick tick) { wait(on, tick); });
   return block;
 }
 
 std::optional<Block> Arena::try_allocate_at(Range range, StreamId on) {
-  std::vector<Tick> waits;
+  std::vector<Tick> waits, running;
   std::optional<Block> block;
-  {
+  for (int attempt = 0; attempt < kRemapAttempts && !block; ++attempt) {
+    wait_for_all(running, [&](Tick tick) { device_.synchronize(tick); });
+    running.clear();
     const std::lock_guard lock(mutex_);
     note_stream(on);
-    const auto lacking = pool_.lacking(range);
-    if (!lacking || !fill_in(*lacking)) return std::nullopt;
-    const std::optional<Grant> grant = pool_.try_allocate_at(range, on);
-    if (!grant) return std::nullopt;
+    std::optional<Grant> grant = pool_.try_allocate_at(range, on);
+    if (!grant && fill_in(range, running)) grant = pool_.try_allocate_at(range, on);
+    if (!grant && running.empty()) return std::nullopt;
+    if (!grant) continue;
     waits.assign(grant->waits.begin(), grant->waits.end());
     block = Block{grant->chunk, grant->range};
   }
@@ -91,13 +93,25 @@ std::optional<Block> Arena::try_allocate_at(Range range, StreamId on) {
   return block;
 }
 
-// Memory behind ranges that have none; false, and some of them may have it, when there is not enough.
-bool Arena::fill_in(const std::vector<Range>& lacking) {
+// Memory where the range has none. False: somebody is there, there is not enough, or it must be waited for.
+bool Arena::fill_in(Range range, std::vector<Tick>& wait_for) {
+  const auto lacking = pool_.lacking(range);
+  if (!lacking) return false;
   Bytes more;
-  for (const Range range : lacking) more += range.length();
-  if (more == Bytes{}) return true;
-  if (pool_.reserved() + more > pool_.limit()) trim_below(placed_from_);
-  if (pool_.reserved() + more > pool_.limit()) return false;
+  for (const Range without : *lacking) more += without.length();
+  if (pool_.reserved() + more > pool_.limit()) {
+    const auto donors = pool_.find_donors(pool_.reserved() + more - pool_.limit(), range);
+    if (!donors) return false;
+    wait_for = not_done(donors->wait_for);
+    if (!wait_for.empty()) return false;
+    remaps_.fetch_add(1, std::memory_order_relaxed);
+    for (const Range donor : donors->decommit) device_.decommit(tier_, donor);
+    pool_.apply_remap(*donors);
+  }
+  return fill_in(*lacking);
+}
+
+bool Arena::fill_in(const std::vector<Range>& lacking) {
   for (const Range range : lacking) {
     if (!commit(range)) return false;
     pool_.apply_remap({.decommit = {}, .commit = range, .wait_for = {}});
@@ -105,14 +119,20 @@ bool Arena::fill_in(const std::vector<Range>& lacking) {
   return true;
 }
 
-std::optional<Block> Arena::take(Bytes size, StreamId on, std::vector<Tick>& waits) {
+std::vector<Tick> Arena::not_done(const std::vector<Tick>& ticks) const {
+  std::vector<Tick> result;
+  std::ranges::copy_if(ticks, std::back_inserter(result), [&](Tick tick) { return !device_.query(tick); });
+  return result;
+}
+
+std::optional<Block> Arena::take(Bytes size, StreamId on, bool anywhere, std::vector<Tick>& waits) {
   note_stream(on);
-  std::optional<Grant> grant = pool_.try_allocate(size, on);
+  std::optional<Grant> grant = pool_.try_allocate(size, on, anywhere);
   try {
     if ((!grant || grant->granted >= GrantClass::fresh) && learn_done()) {
       if (grant) pool_.abandon(*grant);
       for (const Tick tick : seen_done_) pool_.note_done(tick);
-      grant = pool_.try_allocate(size, on);
+      grant = pool_.try_allocate(size, on, anywhere);
     }
     if (!grant) return std::nullopt;
     if (grant->commit.empty() || commit(grant->commit)) {
@@ -138,7 +158,7 @@ std::optional<Block> Arena::take_without_growth(Bytes size, StreamId on, std::ve
   const Bytes limit = pool_.limit();
   if (pool_.reserved() == Bytes{}) return std::nullopt;
   pool_.set_limit(std::min(limit, pool_.reserved()));
-  const std::optional<Grant> grant = pool_.try_allocate(size, on);
+  const std::optional<Grant> grant = pool_.try_allocate(size, on, /*anywhere=*/true);
   if (grant) waits.assign(grant->waits.begin(), grant->waits.end());
   pool_.set_limit(limit);
   if (!grant) return std::nullopt;
@@ -211,15 +231,11 @@ Bytes Arena::trim(bool wait) {
     for (const Tick tick : pending()) device_.synchronize(tick);
   }
   const std::lock_guard lock(mutex_);
-  return trim_below({INT64_MAX});
-}
-
-Bytes Arena::trim_below(Bytes address) {
   if (learn_done()) {
     for (const Tick tick : seen_done_) pool_.note_done(tick);
   }
   Bytes given;
-  for (const Range range : pool_.trim(address)) {
+  for (const Range range : pool_.trim()) {
     device_.decommit(tier_, range);
     given += range.length();
   }

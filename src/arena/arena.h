@@ -31,7 +31,7 @@ class Arena final : public BlockSource {
   // waits only for that move, and only when the granules to move are still in use.
   [[nodiscard]] std::optional<Block> try_allocate(Bytes size, StreamId on) override;
 
-  // In the pool's placed part. Free memory elsewhere gives way to it where it is not in use any more.
+  // In the pool's placed part. Free memory elsewhere is put there, and waited for by the host if need be.
   [[nodiscard]] std::optional<Block> try_allocate_at(Range range, StreamId on) override;
   [[nodiscard]] Bytes placed_from() const override { return placed_from_; }
 
@@ -63,11 +63,12 @@ class Arena final : public BlockSource {
 
  private:
   // Empty, or the waits still owed are in `waits`. The lock is held.
-  std::optional<Block> take(Bytes size, StreamId on, std::vector<Tick>& waits);
+  std::optional<Block> take(Bytes size, StreamId on, bool anywhere, std::vector<Tick>& waits);
   std::optional<Block> take_without_growth(Bytes size, StreamId on, std::vector<Tick>& waits);
   bool carry_out(const Remap& remap);
+  bool fill_in(Range range, std::vector<Tick>& wait_for);
   bool fill_in(const std::vector<Range>& lacking);
-  Bytes trim_below(Bytes address);
+  [[nodiscard]] std::vector<Tick> not_done(const std::vector<Tick>& ticks) const;
   bool commit(Range range);
   bool learn_done();
   template <class Wait>

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <vector>
 
@@ -27,7 +26,7 @@ struct Course {
   bool on = false;                       // this step has gone by the script so far
   std::size_t next = 0;
   std::vector<Gone> gone;                // by gap
-  std::deque<std::uint32_t> due;         // gaps whose way back waits for room
+  std::vector<std::uint32_t> due;        // gaps whose way back waits for room
   int steps = 0;                         // begun by this script
   int missed = 0;                        // steps in a row that went another way
   int surprises = 0;                     // in this step: room that had to be made though the plan had enough

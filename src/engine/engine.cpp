@@ -55,7 +55,7 @@ Engine::~Engine() {
 std::optional<Block> Engine::take(Bytes size, StreamId on, Lock& lock, std::optional<std::uint32_t> gap) {
   const Nanos waited = tape_.on() ? arena_.waited() : 0_ns;
   for (;;) {
-    if (auto block = try_take(size, on, gap)) {
+    if (auto block = try_take(size, on, lock, gap)) {
       if (tape_.on()) trace_room_wait(arena_.waited() - waited);
       return block;
     }
@@ -63,22 +63,23 @@ std::optional<Block> Engine::take(Bytes size, StreamId on, Lock& lock, std::opti
   }
 }
 
-std::optional<Block> Engine::try_take(Bytes size, StreamId on, std::optional<std::uint32_t> gap) {
+std::optional<Block> Engine::try_take(Bytes size, StreamId on, Lock& lock, std::optional<std::uint32_t> gap, bool only) {
   const Bytes whole = round_up(size, options_.alignment);
   std::optional<Block> block;
   auto place = gap ? layout_.find_place(whole, *gap) : std::nullopt;
-  if (place) block = arena_.try_allocate_at({place->offset, place->offset + whole}, on);
-  if (!block) {
+  if (place) block = arena_.try_allocate_at(place->range, on);
+  if (place && !block && clear_the_way(place->range, lock)) block = arena_.try_allocate_at(place->range, on);
+  if (!block && !(place && only)) {
     place.reset();
     block = arena_.try_allocate(size, on);
   }
   if (commits_ != arena_.commits()) note_reserved();
-  if (block) layout_.took(block->chunk, whole, place, gap.value_or(kNoPlace));
+  if (block) layout_.took(block->chunk, whole, place);
   return block;
 }
 
-void Engine::free_block(const Block& block, std::span<const Tick> last_uses, bool way_out) {
-  layout_.freed(block.chunk, way_out);
+void Engine::free_block(const Block& block, std::span<const Tick> last_uses) {
+  layout_.freed(block.chunk);
   arena_.free(block, last_uses);
 }
 
@@ -107,7 +108,6 @@ void Engine::settle(Record& record, const Block& block) {
   table_.insert(record.data, &record);
   if (by_chunk_.size() <= block.chunk.index) by_chunk_.resize(block.chunk.index + 1, nullptr);
   by_chunk_[block.chunk.index] = &record;
-  layout_.resume(block.chunk, std::exchange(record.suspended, {}));
   count(record, +1);
 }
 
@@ -215,7 +215,6 @@ void Engine::died(Record* record) {
   const Lock lock(mutex_);
   note_absent(*record, -1);
   recorder_.death(*record);
-  layout_.ended(std::exchange(record->suspended, {}), /*way_out=*/false);
   const bool stays = record->dependents > 0 && record->residence != Residence::dropped;  // as an orphan
   if (tape_.on() && !stays) tape_.death(*record);
   owner_.disown(*record);

@@ -276,12 +276,14 @@ class Engine {
   // In its place, if it has one. `gap`: of the plan, for a way back over it; kNoPlace: for something new; none: for a way
   // back that no plan knows of.
   [[nodiscard]] std::optional<Block> take(Bytes size, StreamId on, Lock& lock, std::optional<std::uint32_t> gap);
-  // The same without anybody leaving for it.
-  [[nodiscard]] std::optional<Block> try_take(Bytes size, StreamId on, std::optional<std::uint32_t> gap);
-  void free_block(const Block& block, std::span<const Tick> last_uses, bool way_out = false);
+  // The same, and nobody leaves for it except who lies in its place without a right to it. `only`: in its place or not yet.
+  [[nodiscard]] std::optional<Block> try_take(Bytes size, StreamId on, Lock& lock, std::optional<std::uint32_t> gap, bool only = false);
+  [[nodiscard]] bool clear_the_way(Range range, Lock& lock);
+  void free_block(const Block& block, std::span<const Tick> last_uses);
   [[nodiscard]] bool make_room(Bytes size, Lock& lock);
   [[nodiscard]] std::vector<Record*> pick_victims(Bytes size) const;
   void evict_all(Leave leave, Lock& lock);
+  void evict_these(std::vector<Record*>& records, Leave leave, Lock& lock);
   // `gap`: of the plan that wants it; none: to make room.
   [[nodiscard]] bool evict(Record* victim, Leave leave, Lock& lock, std::optional<std::uint32_t> gap = std::nullopt);
   [[nodiscard]] bool let_go(Record& record, Leave leave, std::optional<std::uint32_t> gap);
@@ -392,6 +394,7 @@ class Engine {
   bool moved_house_ = false;
   int moves_ = 0;
   int placed_steps_ = 0;  // by the places in use, from the first op to the last
+  std::int64_t remaps_ = 0;  // until the step at hand
   std::int64_t slack_ = 0;  // percent of the budget that plans leave free
 };
 

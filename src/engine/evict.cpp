@@ -65,6 +65,30 @@ bool Engine::make_room(Bytes size, Lock& lock) {
   return progress || wait_for_others(lock);
 }
 
+// Whoever lies in somebody else's place leaves; nobody does when one of them would stay.
+bool Engine::clear_the_way(Range range, Lock& lock) {
+  std::vector<Record*> there;
+  bool possible = true;
+  table_.for_each([&](Record* record) {
+    if (!record->block.range.overlaps(range)) return;
+    possible = possible && may_leave(*record) && !layout_.is_in_place(record->block.chunk);
+    there.push_back(record);
+  });
+  if (!possible || there.empty()) return false;
+  ++course_.surprises;
+  evict_these(there, options_.leave, lock);
+  return true;
+}
+
+void Engine::evict_these(std::vector<Record*>& records, Leave leave, Lock& lock) {
+  std::ranges::sort(records, {}, [](const Record* record) { return record->data; });
+  for (Record* record : records) ++record->refs;
+  for (Record* record : records) {
+    if (may_leave(*record)) (void)evict(record, leave, lock);
+  }
+  for (Record* record : records) unref(record);
+}
+
 // See Note [Promote outside the lock].
 bool Engine::evict(Record* victim, Leave leave, Lock& lock, std::optional<std::uint32_t> gap) {
   if (victim->orphan) return let_go(*victim, leave, gap);
@@ -132,8 +156,7 @@ bool Engine::let_go(Record& record, Leave leave, std::optional<std::uint32_t> ga
   give_back(record);
   note_absent(record, +1);
   record.streams = 0;
-  if (!gap) record.suspended = layout_.suspend(block.chunk);
-  free_block(block, uses, /*way_out=*/!drop && !clean);
+  free_block(block, uses);
   ++stats_.evictions;
   ++record.departures;
   record.gap = gap;
@@ -215,12 +238,7 @@ void Engine::evict_all(Leave leave, Lock& lock) {
   table_.for_each([&](Record* record) {
     if (may_leave(*record)) all.push_back(record);
   });
-  std::ranges::sort(all, {}, [](const Record* record) { return record->data; });
-  for (Record* record : all) ++record->refs;
-  for (Record* record : all) {
-    if (may_leave(*record)) (void)evict(record, leave, lock);
-  }
-  for (Record* record : all) unref(record);
+  evict_these(all, leave, lock);
 }
 
 bool Engine::bring_all_home() {

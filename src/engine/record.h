@@ -19,7 +19,6 @@
 #include "arena/arena.h"
 #include "base/tick.h"
 #include "base/units.h"
-#include "engine/layout.h"
 #include "engine/recipe.h"
 #include "swap/mover.h"
 
@@ -61,7 +60,6 @@ struct Record {
   std::uint64_t unwilling = 0;   // the op counter + 1 at which its storage would not let go of it
   std::optional<Tick> arrival;   // its way in; streams in `arrived_on` already wait for it
   std::uint64_t arrived_on = 0;
-  Layout::Name suspended;        // its block in the layout, while it is away beside the script
   std::optional<LowerCopy> copy; // its bytes in a lower tier; while resident: a clean copy
   std::vector<Recipe*> recipes;     // every op that wrote it since its birth, in order; empty: it can only move
   std::vector<Record*> leaves;      // while dropped: the living records it will be rebuilt from

@@ -39,7 +39,6 @@ Script::Script(const RecordedSteps& steps, const Liveness& step, const Plan& pla
     : keys_(steps.keys),
       budget_(budget),
       places_(std::move(places)),
-      starts_(step.starts().begin(), step.starts().end()),
       predicted_(plan.predicted) {
   const std::vector<const Op*> ops = ops_of(steps.trace, StepRecorder::kStep);
   leavings_.resize(ops.size());

@@ -42,8 +42,6 @@ class Script {
   [[nodiscard]] Bytes budget() const { return budget_; }
   // Where its blocks go; null: not known beforehand.
   [[nodiscard]] const std::shared_ptr<const Places>& places() const { return places_; }
-  // When ops begin if nothing waits, and the step's end.
-  [[nodiscard]] const std::vector<Nanos>& starts() const { return starts_; }
   [[nodiscard]] const Prediction& predicted() const { return predicted_; }
 
  private:
@@ -53,7 +51,6 @@ class Script {
   std::vector<std::vector<std::uint32_t>> fetches_;
   Bytes budget_;
   std::shared_ptr<const Places> places_;
-  std::vector<Nanos> starts_;
   std::uint32_t gap_count_ = 0;
   Prediction predicted_;
 };

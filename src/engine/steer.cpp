@@ -15,7 +15,7 @@ namespace {
 constexpr int kMostMissed = 3;       // steps off course before the run is recorded anew
 constexpr std::int64_t kSlackParts = 100;  // of the budget: holes between storages, and what is not planned
 constexpr double kDrift = 1.3;       // of a copy's time; both directions at once explain 1.1
-constexpr int kMostMoves = 3;         // of whoever is in the way of places, until places are found anew; as often, at most
+constexpr int kMostMoves = 2;        // of whoever is in the way of places, until plans leave more room
 constexpr int kSettlingSteps = 2;    // until blocks taken before there were places are gone
 constexpr std::int64_t kFirstSlack = 2, kMostSlack = 25;
 
@@ -35,21 +35,26 @@ void Engine::steer_before(std::uint64_t key, Lock& lock) {
   if (!course_.due.empty()) start_due(script.need(op), lock);
 }
 
-// In their order, as long as there is room beside the op that is about to run.
+// In their order, as long as there is room beside the op that is about to run. Whose place is not free yet lets others pass.
 void Engine::start_due(Bytes need, Lock& lock) {
-  while (!course_.due.empty()) {
-    const Course::Gone gone = course_.gone[course_.due.front()];
-    if (gone.is_still_away()) {
-      if (live_ + gone.record->size + need > course_.script->budget() || !try_prefetch(gone.record, lock)) return;
-    }
-    if (!course_.due.empty()) course_.due.pop_front();
+  const std::shared_ptr<const Script> script = course_.script;
+  std::vector<std::uint32_t> due, later;
+  due.swap(course_.due);
+  bool full = false;
+  for (const std::uint32_t gap : due) {
+    const Course::Gone gone = course_.gone[gap];
+    if (course_.script != script) return;
+    if (!gone.is_still_away()) continue;
+    full = full || live_ + gone.record->size + need > script->budget();
+    if (full || !try_prefetch(gone.record, lock)) later.push_back(gap);
   }
+  course_.due.swap(later);
 }
 
-// False when no hole is large enough. See Note [Promote outside the lock].
+// False when there is no room, or somebody has its place. See Note [Promote outside the lock].
 bool Engine::try_prefetch(Record* record, Lock& lock) {
   if (record->orphan) return true;
-  const auto block = try_take(record->size, mover_.in_stream(), record->gap);
+  const auto block = try_take(record->size, mover_.in_stream(), lock, record->gap, /*only=*/true);
   if (!block) return false;
   record->residence = Residence::arriving;
   ++record->refs;
@@ -78,7 +83,6 @@ void Engine::steer_after(std::span<const Use> uses, std::span<Record* const> out
   for (const Leaving& leaving : leavings) {
     Record* record = find_part(leaving, uses, outputs);
     if (record == nullptr) continue;
-    layout_.ended(std::exchange(record->suspended, {}), /*way_out=*/leaving.remedy == Remedy::move);
     if (!may_leave(*record)) continue;
     ++record->refs;
     found.emplace_back(record, &leaving);
@@ -130,7 +134,7 @@ void Engine::steer_end_step(const std::vector<Nanos>& durations, Lock& lock) {
     tape_.plan(options_.plans->name, arena_.limit(), script->predicted());
     const auto places = script->places();
     course_.set(std::move(script));
-    layout_.forget();
+    layout_.use(nullptr);
     moves_ = 0;
     if (places) adopt_places(places, lock);
   }
@@ -179,28 +183,21 @@ void Engine::plan_with_more_slack(std::int64_t more) {
   start_planning(/*anew=*/false);
 }
 
-// Steps by a new script tell where their blocks could be; those after go by that.
+// A step by the script should want nothing else: nobody leaves unasked, and no memory is put together anew. Otherwise who
+// is in the way of places moves, and if that does not help, plans leave more room.
 void Engine::settle_layout(bool followed, Lock& lock) {
-  const bool tells = layout_.end_step(followed);
+  const bool remapped = std::exchange(remaps_, arena_.remaps()) != arena_.remaps();
   placed_steps_ = followed && layout_.is_placed() ? placed_steps_ + 1 : 0;
   if (placed_steps_ > 0) ++stats_.placed_steps, stats_.misplaced += layout_.misses();
-  if (auto places = layout_.take_places()) return adopt_places(std::move(places), lock);
   if (!followed || course_.script->gap_count() == 0) return;  // where nobody leaves, every place is good
   const bool steady = placed_steps_ >= kSettlingSteps || arena_.placed_from() == 0_B;
-  if (placed_steps_ >= kSettlingSteps && layout_.misses() > 0 && moves_ < kMostMoves) {
-    ++moves_;
+  if (!steady || (course_.surprises == 0 && (!remapped || !layout_.is_placed()))) return;
+  if (layout_.is_placed() && moves_++ < kMostMoves) {
     placed_steps_ = 0;
-    return move_house(lock);
+    move_house(lock);
+  } else {
+    plan_with_more_slack(1);
   }
-  if (steady && course_.surprises > 0) return plan_with_more_slack(1);
-  const bool wanted = !layout_.is_placed() || (steady && layout_.misses() > 0 && moves_ < 2 * kMostMoves);
-  if (!tells || !wanted || layout_.is_placing() || planner_.busy() || arena_.placed_from() == 0_B) return;
-  ++moves_;
-  layout_.start_placing({.starts = course_.script->starts(),
-                         .out_nanos_per_byte = options_.costs.out_nanos_per_byte,
-                         .ground = ground(),
-                         .live = live_,
-                         .at_once = options_.plans_at_once});
 }
 
 void Engine::adopt_places(std::shared_ptr<const Places> places, Lock& lock) {
@@ -208,9 +205,9 @@ void Engine::adopt_places(std::shared_ptr<const Places> places, Lock& lock) {
     const Bytes over = places->top - places->room;
     return plan_with_more_slack(1 + over.count * kSlackParts / arena_.limit().count);
   }
+  layout_.use(std::move(places));
   move_house(lock);
   placed_steps_ = 0;
-  layout_.use(std::move(places));
 }
 
 // Whoever stays and is in the way of places packs up, and comes back elsewhere, side by side, when somebody wants it; the
@@ -219,18 +216,13 @@ void Engine::move_house(Lock& lock) {
   const bool first = !std::exchange(moved_house_, true);
   std::vector<Record*> all;
   table_.for_each([&](Record* record) {
-    const bool in_the_way = record->block.range.begin >= arena_.placed_from() && record->born_step + 1 < step_;
+    const bool in_the_way = record->block.range.begin >= arena_.placed_from() && !layout_.is_in_place(record->block.chunk);
     if (may_leave(*record) && (first || in_the_way)) all.push_back(record);
   });
-  std::ranges::sort(all, {}, [](const Record* record) { return record->data; });
-  for (Record* record : all) ++record->refs;
-  for (Record* record : all) {
-    if (may_leave(*record)) (void)evict(record, Leave::move, lock);
-  }
+  evict_these(all, Leave::move, lock);
   lock.unlock();
   arena_.trim(/*wait=*/true);
   lock.lock();
-  for (Record* record : all) unref(record);
 }
 
 // What was planned holds no longer.
@@ -240,7 +232,7 @@ void Engine::forget_plans() {
   recorded_.reset();
   course_.set(nullptr);
   course_.begin_step();
-  layout_.forget();
+  layout_.use(nullptr);
   layout_.begin_step(false);
   moved_house_ = false;
 }

@@ -29,7 +29,7 @@ void Pool::Books::set_limit(Bytes bytes) {
   slabs.set_largest(std::min(options.slab, limit / 64));
 }
 
-std::optional<Grant> Pool::Books::try_allocate(Bytes size, StreamId on) {
+std::optional<Grant> Pool::Books::try_allocate(Bytes size, StreamId on, bool anywhere) {
   SPILLWAY_ENSURE(size > Bytes{}, "a request has a size");
   clocks.hear(on);
   latest = {.chunk = {}, .peak_live = peak_live, .peak_reserved = peak_reserved};
@@ -38,7 +38,7 @@ std::optional<Grant> Pool::Books::try_allocate(Bytes size, StreamId on) {
     const Bytes slot = slabs.slot_for(size);
     if (slot > Bytes{}) taken = take_slot(slot, on);
     if (!taken) taken = take_chunk(Where::open, round_up(size, options.alignment), on);
-    if (!taken && options.placed_from > Bytes{}) taken = take_chunk(Where::placed, round_up(size, options.alignment), on);
+    if (!taken && anywhere && options.placed_from > Bytes{}) taken = take_chunk(Where::placed, round_up(size, options.alignment), on);
   }
   if (!taken) {
     ++refusals;
@@ -50,7 +50,7 @@ std::optional<Grant> Pool::Books::try_allocate(Bytes size, StreamId on) {
 std::optional<Pool::Books::Taken> Pool::Books::take_chunk(Where where, Bytes size, StreamId on) {
   auto taken = take_ready(where, size, on);
   if (!taken && slabs.dissolve_empty()) taken = take_ready(where, size, on);
-  if (!taken) taken = take_fresh(where, size, on);
+  if (!taken && !options.dear_memory) taken = take_fresh(where, size, on);
   if (!taken) taken = take_waiting(where, size);
   if (!taken) taken = take_fresh(where, size, StreamId{});
   return taken;

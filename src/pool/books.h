@@ -24,11 +24,11 @@ struct Pool::Books {
     Range commit;
   };
 
-  [[nodiscard]] std::optional<Grant> try_allocate(Bytes size, StreamId on);
+  [[nodiscard]] std::optional<Grant> try_allocate(Bytes size, StreamId on, bool anywhere);
   void abandon(const Grant& grant);
   void free(ChunkId chunk, std::span<const Tick> last_uses);
   void set_limit(Bytes bytes);
-  [[nodiscard]] std::vector<Range> trim(Bytes below);
+  [[nodiscard]] std::vector<Range> trim();
   [[nodiscard]] std::optional<std::vector<Range>> lacking(Range range);
   [[nodiscard]] std::optional<Grant> try_allocate_at(Range range, StreamId on);
   void apply_remap(const Remap& remap);

@@ -16,7 +16,9 @@ Pool::~Pool() = default;
 Pool::Pool(Pool&&) noexcept = default;
 Pool& Pool::operator=(Pool&&) noexcept = default;
 
-std::optional<Grant> Pool::try_allocate(Bytes size, StreamId on) { return books_->try_allocate(size, on); }
+std::optional<Grant> Pool::try_allocate(Bytes size, StreamId on, bool anywhere) {
+  return books_->try_allocate(size, on, anywhere);
+}
 std::optional<Grant> Pool::try_allocate_at(Range range, StreamId on) { return books_->try_allocate_at(range, on); }
 std::optional<std::vector<Range>> Pool::lacking(Range range) { return books_->lacking(range); }
 void Pool::abandon(const Grant& grant) { books_->abandon(grant); }
@@ -36,7 +38,10 @@ std::optional<Remap> Pool::plan_remap(Bytes size) const {
   SPILLWAY_ENSURE(size > Bytes{}, "a request has a size");
   return spillway::plan_remap(books_->space, size, books_->room());
 }
-std::vector<Range> Pool::trim(Bytes below) { return books_->trim(below); }
+std::optional<Remap> Pool::find_donors(Bytes size, Range keep) const {
+  return spillway::find_donors(books_->space, size, keep);
+}
+std::vector<Range> Pool::trim() { return books_->trim(); }
 void Pool::apply_remap(const Remap& remap) { books_->apply_remap(remap); }
 void Pool::set_limit(Bytes limit) { books_->set_limit(limit); }
 

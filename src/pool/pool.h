@@ -62,9 +62,10 @@ struct PoolOptions {
   Bytes limit;              // hard: reserved() never exceeds it
   Bytes granule = 2_MiB;    // what the device commits in; a multiple of the alignment
   Bytes alignment = 512_B;  // every grant begins and is sized in multiples of this; a power of two
-  // Addresses from here on are for try_allocate_at; others get them when nothing else will do. 0: none are set apart.
+  // Addresses from here on are for try_allocate_at; others get them only when they ask for it. 0: none are set apart.
   Bytes placed_from;
   Bytes slab = 2_MiB;       // small requests are carved from slabs of at most this, capped at limit / 64; 0: no slabs
+  bool dear_memory = false; // committing costs more than a wait: step 3 of try_allocate comes last
 };
 
 struct Grant {
@@ -123,7 +124,8 @@ class Pool {
   //
   // Empty when nothing fits under the limit; whom to evict is the caller's decision. A grant with a commit range is
   // already counted in reserved(): call `abandon`, before anything else, if the device refuses the memory.
-  [[nodiscard]] std::optional<Grant> try_allocate(Bytes size, StreamId on);
+  // `anywhere`: in the placed part too, if there is no room outside it.
+  [[nodiscard]] std::optional<Grant> try_allocate(Bytes size, StreamId on, bool anywhere = false);
   // Undoes the latest try_allocate: the chunk and the memory that was to be committed go back as they were, except that
   // free chunks merged for it stay merged.
   void abandon(const Grant& grant);
@@ -154,7 +156,7 @@ class Pool {
   // must stay). Free chunks cost nothing; so does address space without memory, as far as the limit allows to commit
   // it, but one stretch of it at most. Ties to the lowest address. Empty when no window exists. Small requests live in
   // slabs; those stay, and `cost` is not asked about what is in them. Once the window's chunks are freed, try_allocate
-  // serves the size.
+  // serves the size, anywhere.
   [[nodiscard]] std::optional<Window> find_window(Bytes size, const std::function<double(ChunkId)>& cost) const;
 
   // When free bytes suffice but no hole does. Empty when even that cannot serve the size; a plan with nothing in it
@@ -164,10 +166,11 @@ class Pool {
   // device must do its part before the next grant is used.
   [[nodiscard]] std::optional<Remap> plan_remap(Bytes size) const;
   void apply_remap(const Remap& remap);
+  // Free granules outside `keep` that can give up so many bytes, taken in the same order; without a `commit`. Empty: too few.
+  [[nodiscard]] std::optional<Remap> find_donors(Bytes size, Range keep) const;
 
-  // Every whole free granule whose last uses are all done is given back, `below` that address. Returns the ranges to
-  // decommit.
-  [[nodiscard]] std::vector<Range> trim(Bytes below = {INT64_MAX});
+  // Every whole free granule whose last uses are all done is given back. Returns the ranges to decommit.
+  [[nodiscard]] std::vector<Range> trim();
 
   // Lowering it below reserved() is allowed: no growth until trims and frees have brought reserved() under it.
   void set_limit(Bytes limit);

@@ -90,10 +90,8 @@ std::optional<Remap> plan_remap(const Space& space, Bytes size, Bytes room) {
   const Bytes granule = space.granule();
   if (size > space.address_space()) return std::nullopt;
   size = round_up(size, space.alignment());
-  for (const Where where : {Where::open, Where::placed}) {
-    if (find_any(space.free_index(where), {size, space.address_space()}).valid()) return Remap{};
-    if (find_any_run(space, where, size).valid()) return Remap{};
-  }
+  if (find_any(space.free_index(Where::open), {size, space.address_space()}).valid()) return Remap{};
+  if (find_any_run(space, Where::open, size).valid()) return Remap{};
   const std::vector<FreeGranule> granules = free_granules(space);
   for (const Growth& growth : find_growths(space, Where::open, size, space.address_space(), StreamId{})) {
     const Bytes missing = growth.commit.length() - std::min(growth.commit.length(), round_down(room, granule));
@@ -105,6 +103,15 @@ std::optional<Remap> plan_remap(const Space& space, Bytes size, Bytes room) {
     return remap;
   }
   return std::nullopt;
+}
+
+std::optional<Remap> find_donors(const Space& space, Bytes size, Range keep) {
+  const Bytes granule = space.granule();
+  const auto donors = choose_donors(free_granules(space), keep, round_up(size, granule) / granule, granule);
+  if (!donors) return std::nullopt;
+  Remap remap{.decommit = joined(*donors, granule)};
+  remap.wait_for = uses_within(space, remap.decommit);
+  return remap;
 }
 
 void Pool::Books::apply_remap(const Remap& remap) {
@@ -122,11 +129,11 @@ void Pool::Books::apply_remap(const Remap& remap) {
   peak_reserved = std::max(peak_reserved, reserved);
 }
 
-std::vector<Range> Pool::Books::trim(Bytes below) {
+std::vector<Range> Pool::Books::trim() {
   latest = {};
   slabs.dissolve_empty();
   std::vector<FreeGranule> granules = free_granules(space);
-  std::erase_if(granules, [&](const FreeGranule& at) { return at.waits > 0 || at.begin >= below; });
+  std::erase_if(granules, [](const FreeGranule& at) { return at.waits > 0; });
   std::vector<Range> ranges = joined(granules, options.granule);
   decommit(ranges);
   return ranges;

@@ -19,5 +19,7 @@ struct FreeGranule {
 
 // As Pool::plan_remap; `room`: how far committed bytes may still grow.
 [[nodiscard]] std::optional<Remap> plan_remap(const Space& space, Bytes size, Bytes room);
+// As Pool::find_donors.
+[[nodiscard]] std::optional<Remap> find_donors(const Space& space, Bytes size, Range keep);
 
 }  // namespace spillway

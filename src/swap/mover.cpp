@@ -12,7 +12,7 @@ std::unique_ptr<Arena> open_tier(Device& device, Tier tier, Bytes limit, Bytes s
   const Bytes whole = round_up(limit, granule);
   return std::make_unique<Arena>(device, tier,
                                  PoolOptions{.address_space = whole * 2, .limit = whole, .granule = granule,
-                                             .alignment = 4_KiB, .slab = 0_B});
+                                             .alignment = 4_KiB, .slab = 0_B, .dear_memory = true});
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 // The placed part of the arena: addresses chosen by the caller, kept apart from those the pool chooses.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <random>
@@ -9,6 +10,8 @@
 
 namespace spillway {
 namespace {
+
+using testing::ElementsAre;
 
 constexpr StreamId kCompute{0}, kCopy{1};
 constexpr Bytes kPart = 1_GiB;
@@ -53,13 +56,14 @@ TEST(PlacedPart, OthersAreServedElsewhereWhileThereIsRoom) {
   pool.verify();
 }
 
-TEST(PlacedPart, ServesOthersWhenNothingElseWillDo) {
+TEST(PlacedPart, ServesOthersWhenTheyAskForIt) {
   Pool pool = make_pool(16_MiB);
   const auto placed = take_at(pool, {kPart, kPart + 16_MiB}, kCompute);
   ASSERT_TRUE(placed);
-  EXPECT_FALSE(pool.try_allocate(4_MiB, kCompute));
+  EXPECT_FALSE(pool.try_allocate(4_MiB, kCompute, /*anywhere=*/true));
   pool.free(placed->chunk, Tick{kCompute, 1});
-  const auto other = pool.try_allocate(4_MiB, kCompute);
+  EXPECT_FALSE(pool.try_allocate(4_MiB, kCompute));
+  const auto other = pool.try_allocate(4_MiB, kCompute, /*anywhere=*/true);
   ASSERT_TRUE(other);
   EXPECT_GE(other->range.begin, kPart);
   pool.verify();
@@ -79,18 +83,32 @@ TEST(PlacedPart, OwesTheWaitsOfWhoeverWasThere) {
   pool.verify();
 }
 
-TEST(PlacedPart, TrimsOnOneSideOfTheWall) {
-  Pool pool = make_pool();
+TEST(PlacedPart, GivesMemoryThatIsFreeToTheOtherPart) {
+  Pool pool = make_pool(16_MiB);
+  const auto placed = take_at(pool, {kPart, kPart + 16_MiB}, kCompute);
+  ASSERT_TRUE(placed);
+  pool.free(placed->chunk, Tick{kCompute, 1});
+  const auto remap = pool.plan_remap(4_MiB);
+  ASSERT_TRUE(remap);
+  EXPECT_LT(remap->commit.end, kPart);
+  EXPECT_EQ(remap->wait_for.size(), 1U);
+  pool.apply_remap(*remap);
+  EXPECT_TRUE(pool.try_allocate(4_MiB, kCompute));
+  pool.verify();
+}
+
+TEST(PlacedPart, NamesWhoCanGiveMemoryToAPlace) {
+  Pool pool = make_pool(16_MiB);
   const auto placed = take_at(pool, {kPart, kPart + 8_MiB}, kCompute);
   const auto open = pool.try_allocate(8_MiB, kCompute);
   ASSERT_TRUE(placed && open);
-  pool.free(placed->chunk, std::span<const Tick>());
+  pool.free(placed->chunk, Tick{kCompute, 1});
   pool.free(open->chunk, std::span<const Tick>());
-  EXPECT_EQ(pool.trim(kPart).size(), 1U);
-  EXPECT_EQ(pool.reserved(), 8_MiB);
-  EXPECT_EQ(pool.trim().size(), 1U);
-  EXPECT_EQ(pool.reserved(), 0_B);
-  pool.verify();
+  const auto donors = pool.find_donors(8_MiB, {kPart, kPart + 4_MiB});
+  ASSERT_TRUE(donors);
+  EXPECT_THAT(donors->decommit, ElementsAre(Range{0_B, 8_MiB}));  // complete ones first
+  EXPECT_TRUE(donors->wait_for.empty() && donors->commit.empty());
+  EXPECT_FALSE(pool.find_donors(16_MiB, {kPart, kPart + 4_MiB}));
 }
 
 // Both kinds of requests mixed, over two streams, with memory running short: the laws hold after each.
@@ -117,14 +135,14 @@ TEST(PlacedPart, KeepsTheLawsOfThePoolWhateverComes) {
         }
         break;
       case 3: case 4:
-        if (const auto grant = pool.try_allocate(size, on)) {
+        if (const auto grant = pool.try_allocate(size, on, random() % 2 == 0)) {
           held.push_back({grant->chunk, grant->range});
           ++elsewhere;
         }
         break;
       case 5:
         pool.note_done({kCompute, tick / 2});
-        if (random() % 8 == 0) (void)pool.trim(random() % 2 == 0 ? kPart : Bytes{INT64_MAX});
+        if (random() % 8 == 0) (void)pool.trim();
         break;
       default:
         if (held.empty()) break;

@@ -247,6 +247,18 @@ TEST_F(PoolGrowth, DoesNotWaitWhereItCanGrow) {
   EXPECT_EQ(grant.granted, GrantClass::fresh);
 }
 
+// Where memory is dear (pinned, or a file's), it is the other way round.
+TEST_F(PoolGrowth, WaitsBeforeItGrowsWhereMemoryIsDear) {
+  Pool dear({.address_space = 64_MiB, .limit = 16_MiB, .granule = 1_MiB, .dear_memory = true});
+  const auto first = dear.try_allocate(2_MiB, A);
+  ASSERT_TRUE(first);
+  dear.free(first->chunk, Tick{A, 1});
+  const auto again = dear.try_allocate(2_MiB, B);
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again->granted, GrantClass::orderable);
+  EXPECT_EQ(dear.reserved(), 2_MiB);
+}
+
 // | A@1 1 MiB | hole, 15 MiB to the limit      B wants 16: all of it, and a wait for A
 TEST_F(PoolGrowth, WaitsAndGrowsWhereOnlyBothTogetherDo) {
   const auto first = allocate(1_MiB, A);
