@@ -5,11 +5,17 @@
 
 import argparse
 import collections
+import gc
 import json
+import os
 import tempfile
 
-import engine_cuda
-import torch
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+
+import torch  # noqa: E402
+
+import spillway  # noqa: E402
+from spillway.bench import models  # noqa: E402
 
 
 def rows_of(path):
@@ -67,9 +73,20 @@ def describe(rows, steps):
         print(f"  host in {name}: {ms:.2f} ms a step, {counts[name] / steps:.1f} calls")
 
 
+def step_of(name):
+    work = models.STEPS[name]("cuda", tiny=False)
+
+    def step():
+        work.loss().backward()
+        work.optimizer.step()
+        work.optimizer.zero_grad(set_to_none=True)
+
+    return step
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", choices=["resnet50", "gpt2"])
+    parser.add_argument("model", choices=list(models.STEPS))
     parser.add_argument("--share", type=int, default=60)
     parser.add_argument("--policy", default="hybrid")
     parser.add_argument("--warm", type=int, default=40)
@@ -77,21 +94,14 @@ def main():
     options = parser.parse_args()
     torch.use_deterministic_algorithms(True)
     torch.utils.deterministic.fill_uninitialized_memory = False
-    make = {"resnet50": engine_cuda.resnet50, "gpt2": engine_cuda.gpt2}[options.model]
-    engine_cuda.warm = 1
-    plain = engine_cuda.train(make)
-    import spillway
-
-    spillway.enable(budget=plain[2][0] * options.share // 100, device="cuda", policy=options.policy, host_limit="64GiB")
-    model, optimizer, loss_of = make(False)
-
-    def step():
-        with torch.autocast("cuda", torch.bfloat16):
-            loss = loss_of()
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-
+    plain = step_of(options.model)
+    for _ in range(3):
+        plain()
+    del plain
+    gc.collect()
+    peak = torch.cuda.max_memory_allocated()
+    spillway.enable(budget=peak * options.share // 100, device="cuda", policy=options.policy, host_limit="64GiB")
+    step = step_of(options.model)
     for _ in range(options.warm):
         step()
     torch.cuda.synchronize()
@@ -102,7 +112,7 @@ def main():
             step()
         torch.cuda.synchronize()
     after = spillway.stats()
-    print(f"{options.model} {options.share} % {options.policy}; plain {plain[0]:.2f} ms;",
+    print(f"{options.model} {options.share} % {options.policy};",
           {key: after[key] - before[key] for key in ("planned_steps", "plan_surprises", "placed_steps", "misplaced_blocks", "remaps")})
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
         path = options.trace or file.name

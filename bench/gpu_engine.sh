@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# The engine on a card: its checks, the driver's count, memcheck, the operator sweep, the zoo, then ResNet-50 and GPT-2.
+# The engine on a card: its checks, the driver's count, memcheck, the operator sweep, the zoo; and bench/run.
 #
 #   bench/gpu_engine.sh build              stage the package with a stripped library, and the C++ tests, in build/gpu
-#   bench/gpu_engine.sh [PART ...]         checks driver memcheck contract sweep zoo bench adaptive (all without a word);
+#   bench/gpu_engine.sh [PART ...]         checks driver memcheck contract sweep zoo (all without a word);
 #                                          results under $OUT, else build/gpu/results
+#   bench/gpu_engine.sh rows WORDS...      bench/run WORDS; goes on from the cells in build/gpu/rows, which come out in rows/
 #
 # Needs python3 with torch; build/gpu is all that must be carried along.
 set -uo pipefail
@@ -16,6 +17,7 @@ build() {
   cmake --build "$from" --target spillway_torch gpu_tests
   rm -rf $stage && mkdir -p $stage/spillway/lib
   cp -L "$from"/python/spillway/*.py $stage/spillway/
+  cp -rL "$from"/python/spillway/bench $stage/spillway/
   objcopy --strip-debug "$from/python/spillway/lib/libspillway_torch.so" $stage/spillway/lib/libspillway_torch.so
   objcopy --strip-debug "$from/tests/gpu_tests" build/gpu/gpu_tests
   # What torch's database of operators imports and a machine with torch may lack.
@@ -50,7 +52,14 @@ memcheck() {
   grep -m1 "Invalid __global__ read" "$out/memcheck_stray.txt" || { failed=1; echo "memcheck: a stray read was not found"; }
 }
 
-for what in "${@:-checks driver memcheck contract sweep zoo bench adaptive}"; do
+if [ "${1:-}" = rows ]; then
+  shift
+  part rows 595 "$python" bench/run --out build/gpu/rows "$@"
+  cp -r build/gpu/rows "$out/"
+  exit $failed
+fi
+
+for what in "${@:-checks driver memcheck contract sweep zoo}"; do
   for one in $what; do
     case $one in
       checks)
@@ -60,11 +69,6 @@ for what in "${@:-checks driver memcheck contract sweep zoo bench adaptive}"; do
       contract) part contract 60 build/gpu/gpu_tests --gtest_brief=1 --gtest_filter='-CudaFigures.*' ;;
       sweep) part sweep 420 "$python" tests/gpu/sweep_run.py ;;
       zoo) part zoo 260 "$python" tests/gpu/zoo_run.py --seconds 200 --at-once 8 ;;
-      bench)
-        for model in resnet50 gpt2; do
-          part bench 150 "$python" bench/engine_cuda.py $model dtr --out "$out/engine.jsonl"
-        done ;;
-      adaptive) part bench 60 "$python" bench/engine_cuda.py resnet50 dtr --workspace adaptive --only-engine --shares 40 --out "$out/engine.jsonl" ;;
       *) "$python" tests/gpu/engine_test.py "$one" || failed=1 ;;
     esac
   done

@@ -11,7 +11,7 @@ import sys
 
 from spillway import __version__, native
 
-IN_PYTHON = ("run", "verify", "doctor")  # commands that need the interpreter; each is a module with main(arguments)
+IN_PYTHON = ("run", "verify", "doctor", "bench")  # commands that need the interpreter; each is a module with main(arguments)
 
 
 def version_line() -> str:

@@ -26,6 +26,7 @@ void add_commands_in_python(CLI::App& app) {
   };
   add("run", "Run a training script inside a byte budget, or only watch it");
   add("verify", "Run a script plain and inside a budget, and name the first bit that differs");
+  add("bench", "Measure training steps on this machine's card: plain, other ways to save memory, and inside budgets");
   add("doctor", "Say what this machine offers and what is wrong with it");
 }
 

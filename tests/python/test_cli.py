@@ -37,7 +37,7 @@ def test_help_is_the_native_tools(run, command):
     assert done.returncode == 0
     assert done.stdout == run(native.TOOL, "--help").stdout
     assert "Usage: spillway" in done.stdout
-    for command_name in ("run", "verify", "doctor", "export", "import"):
+    for command_name in ("run", "verify", "bench", "doctor", "export", "import"):
         assert f"\n  {command_name} " in done.stdout
 
 
