@@ -30,6 +30,7 @@ class Call {
 
   template <class Kernel>
   void run(c10::DispatchKeySet keys, Kernel kernel) {
+    if (traits_.view && is_mere_view()) return run_view(kernel);
     enter(keys);
     started_ = true;
     try {
@@ -49,13 +50,49 @@ class Call {
   [[nodiscard]] bool started() const { return started_; }
 
  private:
+  using Lock = Engine::Lock;
+
+  // Whose storage is away can be looked at another way all the same: nobody comes home for a detach or a transpose.
+  template <class Kernel>
+  void run_view(Kernel kernel) {
+    {
+      auto lock = engine_.lock();
+      if (is_followed()) find_uses(), steer(lock);
+      clock_ = engine_.begin_op();
+      whole_before_ = engine_.whole();
+      if (engine_.wants_ops()) begin_ = adapter_.device().now();
+    }
+    started_ = true;
+    {
+      const FrameGuard frame(op_, uses_, /*replay=*/false);
+      const c10::impl::ExcludeDispatchKeyGuard unit{c10::DispatchKeySet(kKey)};
+      kernel();
+    }
+    if (is_followed()) {
+      auto lock = engine_.lock();
+      find_outputs();
+      if (engine_.wants_ops()) trace();
+      if (engine_.steers()) engine_.steer_after(uses_, {outputs_.data(), outputs_.size()}, lock);
+    }
+    sweep();
+  }
+
+  [[nodiscard]] bool is_mere_view() const {
+    const c10::IValue& base = stack_[stack_.size() - traits_.arguments];
+    return base.isTensor() && base.toTensor().defined() && is_plain(base.toTensor()) && !in_region() && !is_captured();
+  }
+
+  [[nodiscard]] bool is_followed() const { return engine_.steers() || engine_.wants_ops(); }
+
+  void steer(Lock& lock) {
+    key_ = key_of_call();
+    engine_.steer_before(key_, lock);
+  }
+
   void enter(c10::DispatchKeySet keys) {
     auto lock = engine_.lock();
     find_uses();
-    if (engine_.steers() || engine_.wants_ops()) {
-      key_ = key_of_call();
-      engine_.steer_before(key_, lock);
-    }
+    if (is_followed()) steer(lock);
     const auto why = engine_.acquire(std::span<const Use>(uses_.data(), uses_.size()), adapter_.stream(), lock);
     if (why) {
       lock.unlock();
@@ -136,6 +173,11 @@ class Call {
     }
     for (Recipe* recipe : dying) put_back(static_cast<TorchRecipe*>(recipe));
     dying.clear();
+    sweep();
+  }
+
+  // For tests: everybody leaves after every op.
+  void sweep() {
     if (const int mode = adapter_.sweep.load(std::memory_order_relaxed); mode != 0) [[unlikely]] {
       engine_.evict_all((mode & 2) == 0 ? Leave::move : Leave::replay);
       if ((mode & kSweepDecommits) != 0) engine_.trim(/*wait=*/true);

@@ -100,8 +100,8 @@ at::Tensor max_pool(const LeanCall& call) {
 
 // On a card max pooling by its indices has other bits than the op in some channels-last shapes: no rule.
 constexpr std::array kRules = {
-    LeanRule{"aten::native_batch_norm", c10::kCUDA, /*proven=*/false, /*sides=*/2, 40, trains, batch_norm, /*fuses=*/true},
-    LeanRule{"aten::native_dropout", c10::kCUDA, /*proven=*/false, /*sides=*/1, 70, drops_some, dropout_cuda},
+    LeanRule{"aten::native_batch_norm", c10::kCUDA, /*proven=*/true, /*sides=*/2, 40, trains, batch_norm, /*fuses=*/true},
+    LeanRule{"aten::native_dropout", c10::kCUDA, /*proven=*/true, /*sides=*/1, 70, drops_some, dropout_cuda},
     LeanRule{"aten::native_dropout", c10::kCPU, /*proven=*/true, /*sides=*/1, 40, drops_some, dropout_cpu},
     LeanRule{"aten::max_pool2d_with_indices", c10::kCPU, /*proven=*/true, /*sides=*/1, 50, lies_alike_and_keeps_nans, max_pool},
 };

@@ -35,6 +35,16 @@ constexpr std::array kNeverReplayed = {
     string_view("aten::record_stream"), string_view("aten::_pin_memory"), string_view("aten::is_pinned"),
 };
 
+// Those that reach us: others are made of these. (Those of sparse and nested tensors read indices.)
+constexpr std::array kViews = {
+    string_view("aten::_conj"), string_view("aten::_neg_view"), string_view("aten::_reshape_alias"), string_view("aten::alias"),
+    string_view("aten::as_strided"), string_view("aten::detach"), string_view("aten::diagonal"), string_view("aten::expand"),
+    string_view("aten::permute"), string_view("aten::select"), string_view("aten::slice"), string_view("aten::split"),
+    string_view("aten::split_with_sizes"), string_view("aten::squeeze"), string_view("aten::t"), string_view("aten::transpose"),
+    string_view("aten::unbind"), string_view("aten::unfold"), string_view("aten::unsqueeze"), string_view("aten::view"),
+    string_view("aten::view_as_complex"), string_view("aten::view_as_real"),
+};
+
 bool contains(const auto& names, string_view name) { return std::find(names.begin(), names.end(), name) != names.end(); }
 
 bool may_hold_tensors(const c10::TypePtr& type) {
@@ -110,6 +120,7 @@ OpTraits traits_of(const c10::OperatorHandle& op) {
   if (*traits.why_not == '\0') traits.replay = writes_any ? Replay::in_place : Replay::fresh;
   traits.random = op.hasTag(at::Tag::nondeterministic_seeded);
   traits.splits = runs_in_pieces(name);
+  traits.view = contains(kViews, name);
   traits.lean = traits.replay == Replay::fresh && has_lean_rule(name);
   return traits;
 }
