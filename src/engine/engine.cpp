@@ -191,7 +191,7 @@ bool Engine::free(void* data) {
   Record* record = table_.find(data);
   if (record == nullptr) return false;
   if (!record->hidden) recorder_.death(*record);
-  if (record->dependents > 0) {
+  if (record->dependents > 0 && !(course_.on && try_spare(*record))) {
     count(*record, -1);
     if (record->owner != nullptr) owner_.disown(*record);
     record->orphan = true;

@@ -329,6 +329,7 @@ class Engine {
   void give_back(Record& record);
   void collect_leaves(const Record& record, std::vector<Record*>& leaves) const;
   void inherit_leaves(Record& dead);
+  [[nodiscard]] bool try_spare(Record& dead);
   void collect_needed(const Record& record, std::unordered_set<const Record*>& needed) const;
   void forget_old_recipes();
   void dispose(Record* orphan);

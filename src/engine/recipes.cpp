@@ -195,7 +195,7 @@ void Engine::collect_leaves(const Record& record, std::vector<Record*>& leaves) 
   }
 }
 
-// A dropped record died while others were to be rebuilt from it: they will be rebuilt from what it was made of.
+// A record died while others were to be rebuilt from it: they will be rebuilt from what it was made of.
 void Engine::inherit_leaves(Record& dead) {
   for (Record* heir : dropped_) {
     const auto times = std::erase(heir->leaves, &dead);
@@ -207,6 +207,22 @@ void Engine::inherit_leaves(Record& dead) {
       }
     }
   }
+}
+
+// A plan counts on a dead storage's memory: those it was an ingredient of are rebuilt from its own, unless one cannot be.
+bool Engine::try_spare(Record& dead) {
+  if (dead.exposed() || !survey(dead).legal) return false;
+  const Residence before = std::exchange(dead.residence, Residence::gone);
+  const bool spared = std::ranges::all_of(dropped_, [&](const Record* heir) {
+    return std::ranges::find(heir->leaves, &dead) == heir->leaves.end() || may_drop(*heir);
+  });
+  dead.residence = before;
+  if (!spared) return false;
+  collect_leaves(dead, dead.leaves);
+  for (Record* leaf : dead.leaves) ++leaf->dependents;
+  inherit_leaves(dead);
+  undrop(dead);
+  return true;
 }
 
 void Engine::undrop(Record& record) {
