@@ -59,6 +59,8 @@ class Arena final : public BlockSource {
   [[nodiscard]] std::uint64_t commits() const override { return commits_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::int64_t remaps() const override { return remaps_.load(std::memory_order_relaxed); }
   [[nodiscard]] Nanos waited() const override { return Nanos{waited_.load(std::memory_order_relaxed)}; }
+  void before_fork() override { mutex_.lock(); }
+  void after_fork() override { mutex_.unlock(); }
   void verify() const;
 
  private:

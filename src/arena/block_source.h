@@ -52,6 +52,9 @@ class BlockSource {
   [[nodiscard]] virtual std::int64_t remaps() const { return 0; }
   // What callers of try_allocate waited for memory whose last uses were not done.
   [[nodiscard]] virtual Nanos waited() const { return {}; }
+  // No other thread is in the middle of a call between the two, so that a forked child finds whole books and no lock held.
+  virtual void before_fork() {}
+  virtual void after_fork() {}
 };
 
 }  // namespace spillway

@@ -94,6 +94,11 @@ class Device {
   [[nodiscard]] virtual Nanos elapsed(Tick from, Tick to) = 0;
   // The host's clock, monotonic.
   [[nodiscard]] virtual Nanos now() const = 0;
+
+  // No other thread is in the middle of a call between the two, so that a forked child finds whole books and no lock
+  // held. What a child may do is the device's to say.
+  virtual void before_fork() {}
+  virtual void after_fork() {}
 };
 
 }  // namespace spillway

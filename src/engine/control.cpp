@@ -1,4 +1,4 @@
-// What is set from outside the ops: steps, policy, budget, others' bytes, forks; and what is told.
+// What is set from outside the ops: steps, policy, budget, others' bytes; and what is told.
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -140,23 +140,6 @@ Bytes Engine::most_available() const {
   const Lock lock(mutex_);
   const Bytes leaving = options_.budget ? evictable_ : 0_B;
   return arena_.limit() - (live_ - leaving);
-}
-
-void Engine::before_fork() {
-  mutex_.lock();
-  if (!child_) mover_.drain();
-}
-
-void Engine::after_fork(bool child) {
-  if (child && !child_) {
-    child_ = true;
-    course_.on = false;
-    layout_.leave_course();
-    mover_.restore_on(compute_);
-    tape_.forget();
-    arena_.set_limit(options_.address_space);
-  }
-  mutex_.unlock();
 }
 
 EngineStats Engine::stats() const {

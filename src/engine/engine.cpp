@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "base/error.h"
 
@@ -441,6 +442,43 @@ Shortage Engine::shortage(Bytes asked) const {
     else why.evictable += bytes;
   });
   return why;
+}
+
+// --- forks ----------------------------------------------------------------------------------------------------------
+
+void Engine::before_fork() {
+  mutex_.lock();
+  planner_.before_fork();
+  mover_.before_fork();
+  arena_.before_fork();
+  device_.before_fork();
+}
+
+void Engine::after_fork(bool child) {
+  device_.after_fork();
+  arena_.after_fork();
+  mover_.after_fork(child, compute_);
+  planner_.after_fork();
+  if (child) become_child();
+  mutex_.unlock();
+}
+
+// What other threads were about is not carried on here: whom they were bringing home is where it was.
+void Engine::become_child() {
+  const auto turn_back = [](const std::unordered_set<Record*>& out, Residence residence) {
+    for (Record* record : out) {
+      if (record->residence == Residence::arriving) record->residence = residence;
+    }
+  };
+  turn_back(away_, Residence::away);
+  turn_back(dropped_, Residence::dropped);
+  in_flight_ = own_in_flight;
+  waiting_ = rebuilding_ = 0;
+  if (std::exchange(child_, true)) return;
+  course_.on = false;
+  layout_.leave_course();
+  tape_.forget();
+  arena_.set_limit(options_.address_space);
 }
 
 }  // namespace spillway

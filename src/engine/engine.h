@@ -254,8 +254,9 @@ class Engine {
   [[nodiscard]] bool bring_all_home();
 
   // Note [Forked children]
-  // A child has the arena as private copies and none of the copy threads: it only restores, inline and without a limit,
-  // and moves nothing out. Copies under way are waited for before the fork, with the lock held across it.
+  // A child has the arena as private copies and none of the other threads: it only restores, inline and without a limit,
+  // and moves nothing out. Copies under way are waited for before the fork, and every lock below is held across it. What
+  // it restores from the file stays there as long as it does: see Note [Children and the file].
   void before_fork();
   void after_fork(bool child);
 
@@ -312,6 +313,7 @@ class Engine {
   void start_due(Bytes need, Lock& lock);
   [[nodiscard]] bool try_prefetch(Record* record, Lock& lock);
   [[nodiscard]] static Record* find_part(const Leaving& leaving, std::span<const Use> uses, std::span<Record* const> outputs);
+  void become_child();
   void steer_end_step(const std::vector<Nanos>& durations, Lock& lock);
   void begin_recording();
   void start_planning(bool anew);

@@ -40,6 +40,9 @@ class Planner {
   [[nodiscard]] bool busy() const;
   // For tests: until there is nothing left to improve.
   void wait();
+  // The thread holds no lock between the two. A forked child has no such thread.
+  void before_fork() { mutex_.lock(); }
+  void after_fork() { mutex_.unlock(); }
 
  private:
   void run(std::stop_token stop);

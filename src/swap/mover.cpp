@@ -30,12 +30,13 @@ void Mover::open(const MoverOptions& options) {
 }
 
 std::optional<LowerCopy> Mover::try_place(Bytes size) {
+  if (!held_.empty()) free_unread();
   for (const Tier tier : {Tier::host, Tier::file}) {
     if (arena(tier) == nullptr) continue;
     const Nanos begin = device_.now();
     const auto block = arena(tier)->try_allocate(size, out_);
     (tier == Tier::host ? waited_host_ : waited_file_) += device_.now() - begin;
-    if (block) return LowerCopy{.tier = tier, .block = *block, .written = {}, .last_read = {}, .began = {}};
+    if (block) return LowerCopy{.tier = tier, .block = *block, .written = {}, .last_read = {}, .began = {}, .forks = children_.count()};
   }
   return std::nullopt;
 }
@@ -81,6 +82,22 @@ double Mover::rate_of(std::deque<Sample>& samples) {
 Mover::Rates Mover::take_rates() { return {.out_nanos_per_byte = rate_of(outs_), .in_nanos_per_byte = rate_of(ins_)}; }
 
 void Mover::forget(const LowerCopy& copy) {
+  const std::uint64_t forks = children_.count();
+  if (copy.tier == Tier::file && children_.any_there(copy.forks, forks)) held_.push_back({copy, forks});
+  else free_place(copy);
+}
+
+// Most children are gone, or other programs, long before the file would have to grow for them.
+void Mover::free_unread() {
+  children_.look();
+  std::erase_if(held_, [&](const Held& held) {
+    const bool read = children_.any_there(held.copy.forks, held.forks);
+    if (!read) free_place(held.copy);
+    return !read;
+  });
+}
+
+void Mover::free_place(const LowerCopy& copy) {
   if (copy.last_read) {
     arena(copy.tier)->free(copy.block, std::array{copy.written, *copy.last_read});
   } else {
@@ -90,6 +107,30 @@ void Mover::forget(const LowerCopy& copy) {
 
 void Mover::drain() {
   for (const StreamId stream : {out_, in_}) device_.synchronize(device_.record(stream));
+}
+
+template <class Act>
+void Mover::for_each_arena(Act act) const {
+  for (Arena* arena : {host_.get(), file_.get()}) {
+    if (arena != nullptr) act(*arena);
+  }
+}
+
+void Mover::before_fork() {
+  try {
+    if (!in_child_) drain();
+  } catch (const DeviceError&) {  // not the forking thread's affair
+  }
+  if (!in_child_ && used(Tier::file) > 0_B) children_.before_fork();
+  for_each_arena([](Arena& arena) { arena.before_fork(); });
+}
+
+void Mover::after_fork(bool child, StreamId restore_on) {
+  for_each_arena([](Arena& arena) { arena.after_fork(); });
+  children_.after_fork(child);
+  if (!child) return;
+  in_child_ = true;
+  in_ = restore_on;
 }
 
 Bytes Mover::used(Tier tier) const {

@@ -8,11 +8,13 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "arena/arena.h"
 #include "base/tick.h"
 #include "base/units.h"
 #include "device/device.h"
+#include "swap/children.h"
 
 namespace spillway {
 
@@ -29,6 +31,7 @@ struct LowerCopy {
   Tick written;                   // the way out
   std::optional<Tick> last_read;  // the latest way in
   Tick began;                     // the latest copy either way; value 0: copies are not timed
+  std::uint64_t forks = 0;        // before it was made; see Note [Children and the file]
 };
 
 class Mover {
@@ -48,7 +51,7 @@ class Mover {
   // Enqueues the way in; the destination was granted to in_stream(). The copy stays valid.
   Tick move_in(LowerCopy& copy, Bytes offset, Bytes size);
 
-  // Gives the place back.
+  // Gives the place back, once no child reads it.
   void forget(const LowerCopy& copy);
 
   [[nodiscard]] Bytes used(Tier tier) const;
@@ -68,8 +71,17 @@ class Mover {
 
   // Waits until every copy enqueued so far is done.
   void drain();
-  // From now on ways in run on this stream.
-  void restore_on(StreamId stream) { in_ = stream; }
+
+  // Note [Children and the file]
+  // A forked child has host memory as private copies, but the file is one for all, and whoever forks (a loader of data)
+  // trains on at once. So a place that a child may still read is not used again while that child is there: it costs room
+  // in the file, at most what was in it at the fork. A fork itself reads and copies nothing, because most children never
+  // want any of it. A child gives no place back: its books are its own, and it never writes.
+  //
+  // Copies under way are waited for; what failed of them is told to whoever waits for it.
+  void before_fork();
+  // In a child ways in run on `restore_on` from now on.
+  void after_fork(bool child, StreamId restore_on);
 
  private:
   Device& device_;
@@ -91,6 +103,20 @@ class Mover {
 
   bool watched_ = false;
   std::deque<Sample> outs_, ins_;
+
+  // A place that was given back while children may read it, and how many forks there were by then.
+  struct Held {
+    LowerCopy copy;
+    std::uint64_t forks = 0;
+  };
+  Children children_;
+  bool in_child_ = false;
+  std::vector<Held> held_;
+
+  void free_place(const LowerCopy& copy);
+  void free_unread();
+  template <class Act>
+  void for_each_arena(Act act) const;
 
   [[nodiscard]] Arena* arena(Tier tier) const { return tier == Tier::host ? host_.get() : file_.get(); }
   [[nodiscard]] std::optional<LowerCopy> try_place(Bytes size);

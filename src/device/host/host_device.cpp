@@ -235,6 +235,23 @@ void HostDevice::synchronize(Tick tick) {
   worker->check(tick.value);
 }
 
+// A call holds one of these locks at a time, so any order will do.
+void HostDevice::before_fork() {
+  mutex_.lock();
+  caller_mutex_.lock();
+  for (const auto& worker : workers_) {
+    if (worker) worker->before_fork();
+  }
+}
+
+void HostDevice::after_fork() {
+  for (const auto& worker : workers_) {
+    if (worker) worker->after_fork();
+  }
+  caller_mutex_.unlock();
+  mutex_.unlock();
+}
+
 Nanos HostDevice::elapsed(Tick from, Tick to) { return time_of(to) - time_of(from); }
 
 Nanos HostDevice::time_of(Tick tick) const {

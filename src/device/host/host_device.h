@@ -62,6 +62,8 @@ class HostDevice final : public Device {
   void synchronize(Tick tick) override;
   [[nodiscard]] Nanos elapsed(Tick from, Tick to) override;
   [[nodiscard]] Nanos now() const override { return host_now(); }
+  void before_fork() override;
+  void after_fork() override;
 
   // The stream that is the calling thread itself.
   [[nodiscard]] StreamId caller_stream() const { return {0}; }

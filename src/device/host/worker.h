@@ -51,6 +51,10 @@ class Worker {
   void check(std::uint64_t value) const;
   [[nodiscard]] Nanos time_of(std::uint64_t value) const;
 
+  // The thread holds no lock between the two. A forked child has no such thread.
+  void before_fork() const { mutex_.lock(); }
+  void after_fork() const { mutex_.unlock(); }
+
  private:
   struct Mark { std::uint64_t value; };
   struct Wait { const Worker* other; std::uint64_t value; };
