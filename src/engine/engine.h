@@ -259,6 +259,7 @@ class Engine {
   // it restores from the file stays there as long as it does: see Note [Children and the file].
   void before_fork();
   void after_fork(bool child);
+  [[nodiscard]] bool is_child() const { return child_; }
 
   [[nodiscard]] EngineStats stats() const;
   [[nodiscard]] RecentPeaks recent_peaks() const;

@@ -1,9 +1,13 @@
 // Rebuilding a dropped storage: its recipes are run again, in order, on tensors made from their facts.
+#include <ATen/Parallel.h>
+#include <ATen/ThreadLocalState.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/detail/FunctionTraits.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
+#include <exception>
+#include <thread>
 #include <unordered_map>
 
 #include "base/error.h"
@@ -47,6 +51,37 @@ class GeneratorGuard {
  private:
   std::unique_ptr<GeneratorState> before_;
 };
+
+// Note [As many threads]
+// A long sum is cut into as many parts as there are threads, and rounded by them: a matrix product over 8192 has other
+// bits on one thread than on two. So an op runs again on as many as at first, whatever torch.set_num_threads said since.
+// In a forked child the forking thread's team is gone, and OpenMP would wait for it: there a thread of its own, with a team
+// of its own, runs the op.
+template <class Work>
+void run_on_threads(int threads, bool child, Work work) {
+  const int now = at::get_num_threads();
+  if (threads == now) return work();
+  std::exception_ptr failed;
+  const auto run = [&] {
+    at::set_num_threads(threads);
+    try {
+      work();
+    } catch (...) {
+      failed = std::current_exception();
+    }
+    at::set_num_threads(now);
+  };
+  if (child) {
+    const at::ThreadLocalState state;
+    std::thread([&] {
+      const at::ThreadLocalStateGuard same(state);
+      run();
+    }).join();
+  } else {
+    run();
+  }
+  if (failed) std::rethrow_exception(failed);
+}
 
 // What a lean rebuild of the record reads beside the op's arguments; empty: the op itself is run. Takes the lock itself.
 class Sides {
@@ -225,7 +260,7 @@ class Rebuild {
     const bool lean = !sides.empty() && try_lean(recipe, stack, sides);
     if (!lean) {
       const GeneratorGuard generator(recipe.generator.get());
-      recipe.op.redispatchBoxed(recipe.keys, &stack);
+      run_on_threads(recipe.threads, engine_.is_child(), [&] { recipe.op.redispatchBoxed(recipe.keys, &stack); });
     }
     latest_ = {recipe.traced, begin, adapter_.device().now() - begin, lean};
     std::vector<Record*> outputs;

@@ -2,6 +2,7 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
+#include <ATen/Parallel.h>
 #include <c10/core/GradMode.h>
 
 #include <cstring>
@@ -208,6 +209,7 @@ TorchRecipePtr try_record(Adapter& adapter, const c10::OperatorHandle& op, const
     }
   }
   recipe->grad_mode = c10::GradMode::is_enabled();
+  recipe->threads = at::get_num_threads();
   if (traits.random) {
     recipe->generator = save_generator(op, stack, adapter.options().where);
     if (recipe->generator == nullptr) return nullptr;

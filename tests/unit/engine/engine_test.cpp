@@ -2,12 +2,16 @@
 #include "engine/engine.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <deque>
+#include <future>
 #include <map>
+#include <thread>
 
 #include "device/host/host_device.h"
 
@@ -318,6 +322,52 @@ TEST_F(EngineTest, ALoanMakesAnotherIngredientOfAStorage) {
   use(after);
   const auto lock = engine.lock();
   for (Storage* made : {&before, &during, &after}) engine.clear_recipes(made->record);
+  std::vector<Recipe*> dying;
+  engine.take_dying(dying);
+}
+
+// The thread that was bringing it home is not there in the child, which must not wait for it.
+TEST_F(EngineTest, AForkedChildRebuildsWhatAnotherThreadWasRebuilding) {
+  Storage& source = make(64_KiB, 1);
+  Storage& made = make(64_KiB, 2);
+  Recipe recipe;
+  recipe.ingredients.push_back({source.record, source.record->epoch});
+  recipe.outputs = {made.record};
+  {
+    const auto lock = engine.lock();
+    engine.set_recipe(made.record, &recipe);
+  }
+  engine.evict_all(Leave::replay);
+  ASSERT_EQ(made.record->residence, Residence::dropped);
+  const auto rebuild = [&](Record& record) {
+    Record* fresh = engine.try_allocate(record.size, device.caller_stream());
+    const auto lock = engine.lock();
+    engine.finish_rebuild(&record, fresh, {});
+  };
+  std::promise<void> begun, forked;
+  owner.rebuild_now = [&](Record& record) {
+    begun.set_value();
+    forked.get_future().wait();
+    rebuild(record);
+  };
+  std::thread other([&] { use(made); });
+  begun.get_future().wait();
+  engine.before_fork();
+  const pid_t child = fork();
+  engine.after_fork(child == 0);
+  if (child == 0) {
+    alarm(100);  // ends one that waits for ever
+    owner.rebuild_now = rebuild;
+    use(made);
+    _exit(made.data != nullptr ? 0 : 1);
+  }
+  forked.set_value();
+  other.join();
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  const auto lock = engine.lock();
+  engine.clear_recipes(made.record);
   std::vector<Recipe*> dying;
   engine.take_dying(dying);
 }
