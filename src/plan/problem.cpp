@@ -85,7 +85,7 @@ Nanos Problem::copy_time(Bytes size, double nanos_per_byte) const {
 
 bool Problem::may_be_lean(OpPlace maker, StoragePlace wanted, OpPlace op) const {
   if (maker >= lean_.size() || lean_[maker] == 0_ns) return false;
-  if (made_[maker].empty()) return true;  // along with the op that made it
+  if (rides(maker)) return true;
   return made_[maker].front() == wanted && std::ranges::all_of(sides(maker), [&](StoragePlace side) {
     return !is_dead(side, op) && version_at(side, op) == 1;
   });

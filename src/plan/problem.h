@@ -58,6 +58,8 @@ class Problem {
   [[nodiscard]] Nanos rebuild_time(GapPlace gap) const { return chains_[gap].time; }
   // Whether `wanted` is made again from the other results of its maker when `op` is about to run, as far as lives tell.
   [[nodiscard]] std::span<const StoragePlace> sides(OpPlace maker) const { return made(maker).subspan(made(maker).empty() ? 0 : 1); }
+  // An op in place that is run again in one pass with the op that made what it changes.
+  [[nodiscard]] bool rides(OpPlace writer) const { return writer < lean_.size() && lean_[writer] > 0_ns && made_[writer].empty(); }
   [[nodiscard]] bool may_be_lean(OpPlace maker, StoragePlace wanted, OpPlace op) const;
   [[nodiscard]] Nanos rerun_time(OpPlace writer, bool lean) const;
   [[nodiscard]] Nanos copy_time(Bytes size, double nanos_per_byte) const;

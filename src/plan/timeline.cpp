@@ -234,21 +234,52 @@ void Timeline::rebuild(StoragePlace storage, std::vector<StoragePlace>& temporar
   const bool dead = problem_.is_dead(storage, at_);
   const std::uint32_t version = problem_.version_at(storage, at_);
   if (!dead) state_[storage] = State::here;  // from here on nobody rebuilds it again
-  bool made = false;
-  for (const OpPlace writer : step_.writers_of(storage).first(version)) {
-    rerun(writer, storage, /*makes=*/!made, temporaries);
-    if (!std::exchange(made, true)) live_ += size(storage);  // the first makes it, the others write into it
+  const auto writers = step_.writers_of(storage).first(version);
+  if (!rebuild_at_once(writers, storage, temporaries)) {
+    bool made = false;
+    for (const OpPlace writer : writers) {
+      rerun(writer, storage, /*makes=*/!made, temporaries);
+      if (!std::exchange(made, true)) live_ += size(storage);  // the first makes it, the others write into it
+    }
   }
   if (dead) temporaries.push_back(storage);
   outcome_.sum.rebuilt += size(storage);
 }
 
-void Timeline::rerun(OpPlace writer, StoragePlace wanted, bool makes, std::vector<StoragePlace>& temporaries) {
-  for (const Access& access : step_.accesses_at(writer)) {
-    if (!is_ingredient(access, wanted)) continue;
-    if (!problem_.is_dead(access.storage, at_)) need(access.storage);
-    else if (std::ranges::find(temporaries, access.storage) == temporaries.end()) rebuild(access.storage, temporaries);
+bool Timeline::rebuild_at_once(std::span<const OpPlace> writers, StoragePlace storage, std::vector<StoragePlace>& temporaries) {
+  const auto rides = [&](OpPlace writer) { return problem_.rides(writer); };
+  if (writers.size() < 2 || !std::ranges::all_of(writers.subspan(1), rides) || !problem_.may_be_lean(writers[0], storage, at_)) return false;
+  for (const OpPlace writer : writers) rebuild_dead(writer, storage, temporaries);
+  if (!is_lean(writers[0], storage)) return false;
+  for (const StoragePlace side : problem_.sides(writers[0])) need(side);
+  for (const OpPlace writer : writers) need_living(writer, storage);
+  hold(at_, size(storage));
+  open(storage);
+  live_ += size(storage);
+  for (const OpPlace writer : writers) {
+    clock_ += problem_.rerun_time(writer, /*lean=*/true);
+    outcome_.sum.rebuild += problem_.rerun_time(writer, /*lean=*/true);
   }
+  return true;
+}
+
+// As the engine does: the dead first, then those that can come home.
+void Timeline::rebuild_dead(OpPlace writer, StoragePlace wanted, std::vector<StoragePlace>& temporaries) {
+  for (const Access& access : step_.accesses_at(writer)) {
+    if (!is_ingredient(access, wanted) || !problem_.is_dead(access.storage, at_)) continue;
+    if (std::ranges::find(temporaries, access.storage) == temporaries.end()) rebuild(access.storage, temporaries);
+  }
+}
+
+void Timeline::need_living(OpPlace writer, StoragePlace wanted) {
+  for (const Access& access : step_.accesses_at(writer)) {
+    if (is_ingredient(access, wanted) && !problem_.is_dead(access.storage, at_)) need(access.storage);
+  }
+}
+
+void Timeline::rerun(OpPlace writer, StoragePlace wanted, bool makes, std::vector<StoragePlace>& temporaries) {
+  rebuild_dead(writer, wanted, temporaries);
+  need_living(writer, wanted);
   const bool lean = is_lean(writer, wanted);
   if (lean) {
     for (const StoragePlace side : problem_.sides(writer)) need(side);

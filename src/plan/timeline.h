@@ -53,7 +53,11 @@ class Timeline {
   void start_fetch(GapPlace gap, Nanos room);
   void need(StoragePlace storage);
   void rebuild(StoragePlace storage, std::vector<StoragePlace>& temporaries);
+  // In one pass over the op that makes it and those that change it after; false: they run one by one.
+  bool rebuild_at_once(std::span<const OpPlace> writers, StoragePlace storage, std::vector<StoragePlace>& temporaries);
   void rerun(OpPlace writer, StoragePlace wanted, bool makes, std::vector<StoragePlace>& temporaries);
+  void rebuild_dead(OpPlace writer, StoragePlace wanted, std::vector<StoragePlace>& temporaries);
+  void need_living(OpPlace writer, StoragePlace wanted);
   // Whether the storage is made again from the other results of its maker, all of which must be there or on the link.
   [[nodiscard]] bool is_lean(OpPlace writer, StoragePlace wanted) const;
   void hold(OpPlace op, Bytes bytes);

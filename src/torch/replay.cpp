@@ -236,9 +236,9 @@ class Rebuild {
     const FrameGuard frame(call.chain.norm->op, uses, /*replay=*/true);
     const c10::impl::ExcludeDispatchKeyGuard no_handler{c10::DispatchKeySet(kKey)};
     const Nanos begin = adapter_.device().now();
+    siblings_.clear();
     const at::Tensor made = run_fused(call);
     if (!made.defined()) return nullptr;
-    siblings_.clear();
     latest_ = {call.chain.norm->traced, begin, adapter_.device().now() - begin, /*lean=*/true};
     return StoragePtr::reclaim_copy(made.storage().unsafeGetStorageImpl());
   }
@@ -257,6 +257,7 @@ class Rebuild {
     const at::AutoDispatchBelowADInplaceOrView below;
     const c10::AutoGradMode grad(recipe.grad_mode);
     const Nanos begin = adapter_.device().now();
+    siblings_.clear();  // their memory is another's from here on
     const bool lean = !sides.empty() && try_lean(recipe, stack, sides);
     if (!lean) {
       const GeneratorGuard generator(recipe.generator.get());
@@ -286,7 +287,6 @@ class Rebuild {
 
   StoragePtr pick(const std::vector<Record*>& outputs, const Record& wanted, const torch::jit::Stack& stack) {
     StoragePtr made;
-    siblings_.clear();
     std::size_t position = 0;
     const auto look = [&](const at::Tensor& tensor) {
       const std::size_t at = position++;
