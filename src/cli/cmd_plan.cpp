@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
+#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -26,7 +27,8 @@ constexpr std::size_t kMostPins = 5;   // storages named at the floor
 
 struct PlanOptions {
   StepInput input;
-  std::string card = "h200", policy = "hybrid", budget;
+  std::string card = "h200", policy = "hybrid", budget, choices;
+  int tries = 0;
   bool json = false;
 };
 
@@ -66,11 +68,38 @@ double percent_slower(const Prediction& predicted) {
   return 100.0 * static_cast<double>((predicted.time - predicted.plain_time).count) / static_cast<double>(predicted.plain_time.count);
 }
 
+constexpr std::array<std::string_view, 3> kRemedies{"keep", "move", "drop"};
+
+Json to_json(const ToldChoice& decision) {
+  return {{"storage", decision.storage.index}, {"begin", decision.begin}, {"end", decision.end},
+          {"remedy", kRemedies[static_cast<std::size_t>(decision.remedy)]}, {"fetch_at", decision.fetch_at}};
+}
+
+// What to_json() writes, one line or many.
+std::vector<ToldChoice> read_choices(const std::string& file) {
+  std::ifstream in(file);
+  if (!in) throw InputError(fmt::format("{}: cannot be opened", file));
+  try {
+    std::vector<ToldChoice> decisions;
+    for (const Json& one : Json::parse(in)) {
+      const auto remedy = std::ranges::find(kRemedies, one.at("remedy").get<std::string>());
+      if (remedy == kRemedies.end()) throw InputError(fmt::format("{}: remedy {}: choose keep, move or drop", file, one.at("remedy").dump()));
+      decisions.push_back({StorageId{one.at("storage").get<std::uint32_t>()}, one.at("begin"), one.at("end"),
+                           static_cast<Remedy>(remedy - kRemedies.begin()), one.at("fetch_at")});
+    }
+    return decisions;
+  } catch (const nlohmann::json::exception& error) {
+    throw InputError(fmt::format("{}: a list of objects with storage, begin, end, remedy and fetch_at is expected: {}", file, error.what()));
+  }
+}
+
 Json to_json(const OutlookPoint& point) {
   const Prediction& told = point.predicted;
+  Json decisions = Json::array();
+  for (const ToldChoice& decision : point.decisions) decisions.push_back(to_json(decision));
   return {{"budget_bytes", point.budget.count}, {"peak_bytes", told.peak.count},   {"shortfall_bytes", told.over.count},
           {"time_ns", told.time.count},         {"stall_ns", told.stall.count},     {"rebuild_ns", told.rebuild.count},
-          {"moved_bytes", told.moved.count},    {"rebuilt_bytes", told.rebuilt.count}};
+          {"moved_bytes", told.moved.count},    {"rebuilt_bytes", told.rebuilt.count}, {"choices", std::move(decisions)}};
 }
 
 Json to_json(const PlanOptions& options, const RecordedRun& run, const FloorStory& floor, const std::vector<OutlookPoint>& points) {
@@ -114,9 +143,10 @@ void run_plan(const PlanOptions& options) {
   }
   const Card card = read_card(options.card);
   const RecordedRun run = read_run(options.input);
-  const OutlookRequest request{.trace = run.trace, .policy = *policy, .costs = costs_of(card)};
+  const OutlookRequest request{.trace = run.trace, .policy = *policy, .costs = costs_of(card), .tries = options.tries};
   std::vector<OutlookPoint> points;
-  if (options.budget.empty()) points = look_down(request, kParts);
+  if (!options.choices.empty()) points.push_back(judge_at(request, parse_bytes(options.budget, run.curve.peak), read_choices(options.choices)));
+  else if (options.budget.empty()) points = look_down(request, kParts);
   else points.push_back(look_at(request, parse_bytes(options.budget, run.curve.peak)));
   const FloorStory floor = tell_floor(run);
   if (options.json) fmt::print("{}\n", to_json(options, run, floor, points).dump(2));
@@ -133,6 +163,8 @@ void add_plan(CLI::App& app) {
   command->add_option("--budget", options->budget, "One budget instead of the curve: bytes, 12GiB, or 60% of the peak");
   command->add_option("--card", options->card, "A known card or a card file, for the link's rates (default: h200)");
   command->add_option("--policy", options->policy, "Who plans (default: hybrid)");
+  command->add_option("--tries", options->tries, "Changes tried afterwards, as a run does between its steps (default: 0)")->check(CLI::NonNegativeNumber);
+  command->add_option("--choices", options->choices, "Judge these instead of planning: a file with the list that --json tells as choices")->needs("--budget");
   command->add_flag("--json", options->json, "Everything as JSON instead of a table");
   command->callback([options] { run_plan(*options); });
 }

@@ -30,6 +30,25 @@ class Search {
     evaluate();
   }
 
+  // As it is, or with its ways back placed anew where that is better.
+  void go_on_from(const Plan& plan) {
+    choices_ = choices_of(problem_, plan);
+    judge();
+    const std::vector<Choice> given = choices_;
+    const Outcome outcome = now_;
+    evaluate();
+    if (now_.sum.over > 0_B) wait_for_room();
+    if (!is_better(outcome.sum, now_.sum)) return;
+    choices_ = given;
+    judge();
+  }
+
+  // From here on a way back is not enqueued before ops that have no room for it, at the price of a stall.
+  void wait_for_room() {
+    patient_ = true;
+    evaluate();
+  }
+
   void choose() {
     const std::vector<Remedy> remedies = choose_by_price(problem_, now_);
     for (GapPlace gap = 0; gap < problem_.gap_count(); ++gap) choices_[gap] = {remedies[gap], problem_.gaps()[gap].end};
@@ -53,12 +72,16 @@ class Search {
     for (const GapPlace gap : chosen) (void)keep_if_better(gap, Remedy::keep);
   }
 
-  // Half of the tries question a choice that was made, half one that was not.
+  // Half of the tries question a choice that was made, half one that was not; in between, when a way back is enqueued.
   void improve(int tries, std::uint32_t seed) {
     if (problem_.gap_count() == 0) return;
     std::mt19937 dice(seed);
     for (int i = 0; i < tries; ++i) {
       const GapPlace gap = dice() % 2 == 0 ? any_chosen(dice) : static_cast<GapPlace>(dice() % problem_.gap_count());
+      if (choices_[gap].remedy == Remedy::move && dice() % 4 == 0) {
+        shift_fetch(gap, dice);
+        continue;
+      }
       const Remedy other = static_cast<Remedy>(dice() % 3);
       if (other == choices_[gap].remedy || !allows(gap, other)) continue;
       if (!keep_if_better(gap, other)) (void)exchange(gap, dice);
@@ -96,6 +119,13 @@ class Search {
 
   void evaluate() {
     place_fetches();
+    judge();
+    if (!patient_) return;
+    place_fetches();  // room is known by where ways back were enqueued before
+    judge();
+  }
+
+  void judge() {
     now_ = timeline_.run(choices_);
     missing_ = missing(now_);
   }
@@ -118,6 +148,7 @@ class Search {
     const OpPlace ops = problem_.step().op_count();
     std::ranges::stable_sort(moved, std::greater{}, [&](GapPlace gap) { return now_.needed_at[gap] % ops; });
     Nanos link_free = now_.starts[ops];
+    taken_ = now_.during;
     for (const GapPlace gap : moved) {
       const Gap& over = problem_.gaps()[gap];
       const Nanos takes = problem_.copy_time(problem_.size(gap), problem_.costs().in_nanos_per_byte);
@@ -125,8 +156,24 @@ class Search {
       const OpPlace needed = now_.needed_at[gap];
       const Nanos start = std::min(now_.starts[needed % ops], link_free) - takes - margin;
       link_free = start + margin;
-      choices_[gap].fetch_at = last_op_before(needed < ops ? start : start + now_.starts[ops], over);
+      const OpPlace at = last_op_before(needed < ops ? start : start + now_.starts[ops], over);
+      choices_[gap].fetch_at = patient_ ? first_with_room(gap, at, needed) : at;
     }
+  }
+
+  // The first op from `at` on from which there is room until it is needed, as the last evaluation and the ways back placed
+  // since leave it.
+  [[nodiscard]] OpPlace first_with_room(GapPlace gap, OpPlace at, OpPlace needed) {
+    const OpPlace ops = problem_.step().op_count(), before = choices_[gap].fetch_at;
+    const Bytes size = problem_.size(gap);
+    for (OpPlace op = needed; op > at; --op) {
+      if (taken_[(op - 1) % ops] + (op - 1 < before ? size : 0_B) <= problem_.budget()) continue;
+      at = op;
+      break;
+    }
+    for (OpPlace op = at; op < before; ++op) taken_[op % ops] += size;
+    for (OpPlace op = before; op < at; ++op) taken_[op % ops] -= size;
+    return at;
   }
 
   [[nodiscard]] Nanos start_of(OpPlace op) const {
@@ -233,6 +280,21 @@ class Search {
     return false;
   }
 
+  // Enqueues a way back a few ops earlier or later, everything else as it is.
+  void shift_fetch(GapPlace gap, std::mt19937& dice) {
+    const Gap& over = problem_.gaps()[gap];
+    const OpPlace before = choices_[gap].fetch_at, by = 1 + static_cast<OpPlace>(dice() % 3);
+    const OpPlace at = dice() % 2 == 0 ? std::min(before + by, over.end) : before - std::min(by, before - over.begin);
+    const Outcome outcome = now_;
+    const double lack = missing_;
+    choices_[gap].fetch_at = at;
+    judge();
+    if (missing_ < lack || (missing_ == lack && now_.sum.time < outcome.sum.time)) return;
+    choices_[gap].fetch_at = before;
+    now_ = outcome;
+    missing_ = lack;
+  }
+
   // From a random place on, the first gap that is not kept.
   [[nodiscard]] GapPlace any_chosen(std::mt19937& dice) const {
     const auto start = static_cast<GapPlace>(dice() % problem_.gap_count());
@@ -257,8 +319,17 @@ class Search {
   std::vector<Choice> choices_;
   Outcome now_;
   double missing_ = 0;
+  bool patient_ = false;
+  std::vector<Bytes> taken_;  // by op, while ways back are placed
   std::vector<std::pair<OpPlace, Bytes>> lacking_;
 };
+
+Plan finish_patiently(Search& search) {
+  search.wait_for_room();
+  search.relieve();
+  search.prune();
+  return search.plan();
+}
 
 }  // namespace
 
@@ -268,10 +339,14 @@ Plan plan_hybrid(const PlanRequest& request, const Plan& from) {
   else search.take(from);
   search.relieve();
   search.prune();
-  Plan plan = search.plan();
-  if (plan.predicted.over == 0_B) return plan;
-  Plan other = plan_step_by_step(request);
-  return is_better(other.predicted, plan.predicted) ? other : plan;
+  Plan best = search.plan();
+  if (best.predicted.over == 0_B) return best;
+  const auto offer = [&](Plan found) {
+    if (is_better(found.predicted, best.predicted)) best = std::move(found);
+  };
+  offer(plan_step_by_step(request));
+  if (best.predicted.over > 0_B) offer(finish_patiently(search));
+  return best;
 }
 
 Plan plan_step_by_step(const PlanRequest& request) {
@@ -294,12 +369,17 @@ Plan plan_other_ways(const PlanRequest& request, const Plan& so_far) {
   search.prune();
   offer(search.plan());
   offer(slots);
+  for (const Plan& from : {search.plan(), slots, Plan{}}) {
+    if (best.predicted.over == 0_B) break;
+    search.take(from);
+    offer(finish_patiently(search));
+  }
   return best;
 }
 
 Plan improve(const PlanRequest& request, const Plan& plan, int tries, std::uint32_t seed) {
   Search search(request);
-  search.take(plan);
+  search.go_on_from(plan);
   search.improve(tries, seed);
   Plan found = search.plan();
   return is_better(found.predicted, plan.predicted) ? found : plan;

@@ -1,23 +1,66 @@
 #include "plan/outlook.h"
 
 #include <algorithm>
+#include <string>
 
 #include "base/error.h"
 #include "liveness/curve.h"
 #include "liveness/pieces.h"
 #include "liveness/steps.h"
+#include "plan/timeline.h"
 
 namespace spillway {
 
+namespace {
+
+// The step as it runs in this budget.
+struct CutStep {
+  CutStep(const Trace& whole, Bytes budget) : trace(cut_lists(whole, budget / kListPieces)), step(trace, find(trace)) {}
+
+  static WholeStep find(const Trace& trace) {
+    const auto whole = find_steady_step(trace);
+    SPILLWAY_ENSURE(whole.has_value(), "the trace holds a whole step");
+    return *whole;
+  }
+
+  const Trace trace;
+  const Liveness step;
+};
+
+GapPlace find_gap(const Problem& problem, const ToldChoice& decision) {
+  const auto found = std::ranges::find_if(problem.gaps(), [&](const Gap& gap) {
+    return problem.step().storages()[gap.storage].id == decision.storage && gap.begin == decision.begin && gap.end == decision.end;
+  });
+  const auto name = "storage " + std::to_string(decision.storage.index) + " over ops " + std::to_string(decision.begin) + " to " + std::to_string(decision.end);
+  if (found == problem.gaps().end()) throw InputError("the step has no such gap: " + name);
+  const auto gap = static_cast<GapPlace>(found - problem.gaps().begin());
+  if (decision.remedy == Remedy::move ? !problem.may_move(gap) : decision.remedy == Remedy::drop && !problem.may_drop(gap))
+    throw InputError("not possible there: " + name);
+  if (decision.fetch_at < decision.begin || decision.fetch_at > decision.end) throw InputError("fetched outside its gap: " + name);
+  return gap;
+}
+
+}  // namespace
+
 OutlookPoint look_at(const OutlookRequest& request, Bytes budget) {
-  const Trace trace = cut_lists(request.trace, budget / kListPieces);
-  const auto whole = find_steady_step(trace);
-  SPILLWAY_ENSURE(whole.has_value(), "the trace holds a whole step");
-  const Liveness step(trace, *whole);
-  const PlanRequest one{.step = step, .costs = request.costs, .budget = budget};
+  const CutStep cut(request.trace, budget);
+  const PlanRequest one{.step = cut.step, .costs = request.costs, .budget = budget};
   Plan plan = request.policy.plan(one, {});
-  if (request.policy.further != nullptr && !plan.gaps.empty()) plan = request.policy.further(one, plan);
-  return {budget, plan.predicted};
+  if (request.policy.further != nullptr && !plan.gaps.empty()) plan = improve(one, request.policy.further(one, plan), request.tries);
+  OutlookPoint point{budget, plan.predicted, {}};
+  for (const PlannedGap& planned : plan.gaps) {
+    const Gap& gap = planned.gap;
+    point.decisions.push_back({cut.step.storages()[gap.storage].id, gap.begin, gap.end, planned.remedy, planned.fetch_at});
+  }
+  return point;
+}
+
+OutlookPoint judge_at(const OutlookRequest& request, Bytes budget, std::span<const ToldChoice> decisions) {
+  const CutStep cut(request.trace, budget);
+  const Problem problem({.step = cut.step, .costs = request.costs, .budget = budget});
+  std::vector<Choice> choices(problem.gap_count());
+  for (const ToldChoice& decision : decisions) choices[find_gap(problem, decision)] = {decision.remedy, decision.fetch_at};
+  return {budget, Timeline(problem).run(choices).sum, {decisions.begin(), decisions.end()}};
 }
 
 std::vector<OutlookPoint> look_down(const OutlookRequest& request, int parts) {
@@ -29,7 +72,10 @@ std::vector<OutlookPoint> look_down(const OutlookRequest& request, int parts) {
   for (int part = parts; part > 0 && peak * part / parts > floor; --part) points.push_back(look_at(request, peak * part / parts));
   points.push_back(look_at(request, floor));
   for (std::size_t at = points.size() - 1; at-- > 0;) {
-    if (is_better(points[at + 1].predicted, points[at].predicted)) points[at].predicted = points[at + 1].predicted;
+    if (is_better(points[at + 1].predicted, points[at].predicted)) {
+      points[at].predicted = points[at + 1].predicted;
+      points[at].decisions = points[at + 1].decisions;
+    }
   }
   return points;
 }
