@@ -1,5 +1,6 @@
 #include "engine/step_recorder.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace spillway {
@@ -38,6 +39,7 @@ void StepRecorder::op(const OpNote& note, std::uint64_t key) {
   if (on_planned_step()) {
     steps_.keys.push_back(key);
     steps_.lean.push_back(note.lean);
+    timed_.push_back(note.timed);
   }
   steps_.trace.events.emplace_back(Op{.index = OpIndex{ops_++},
                                       .name = intern(note.name),
@@ -67,11 +69,12 @@ bool StepRecorder::end_step() {
 }
 
 RecordedSteps StepRecorder::take(const std::vector<Nanos>& durations) {
-  if (durations.size() == steps_.keys.size()) {
-    std::size_t next = 0;
+  if (!durations.empty() && std::ssize(durations) == std::ranges::count(timed_, true)) {
+    auto next = durations.begin();
+    auto timed = timed_.begin();
     for (Event& event : steps_.trace.events) {
       auto* op = std::get_if<Op>(&event);
-      if (op != nullptr && op->step == kStep) op->duration = durations[next++];
+      if (op != nullptr && op->step == kStep) op->duration = *timed++ ? *next++ : 0_ns;
     }
   }
   RecordedSteps steps = std::move(steps_);

@@ -34,7 +34,8 @@ class StepRecorder {
   void op(const OpNote& note, std::uint64_t key);
   // True when both steps are there.
   [[nodiscard]] bool end_step();
-  // `durations`: of the second step's ops, where the device measured them; otherwise those told with the ops stand.
+  // `durations`: of the second step's ops that the device measured, in order; then others took none. Without them those told
+  // with the ops stand.
   [[nodiscard]] RecordedSteps take(const std::vector<Nanos>& durations);
   void abandon() { *this = {}; }
 
@@ -44,6 +45,7 @@ class StepRecorder {
   bool on_ = false;
   std::uint32_t step_ = 0, ops_ = 0;
   RecordedSteps steps_;
+  std::vector<bool> timed_;  // of the second step's ops
   std::unordered_map<std::string, NameId> names_;
 };
 

@@ -26,6 +26,7 @@ struct OpNote {
   StreamId stream;
   Nanos start, duration;
   Bytes transient;
+  bool timed = false;        // the device measures it: its duration is told at the step's end
   Nanos lean;                // of a lean rebuild of its first result; zero: there is none. In memory only
   bool replayable = true;    // operators of its kind may be
   std::string_view why_not;  // this call may not be, because; empty: it may

@@ -9,14 +9,13 @@ namespace {
 
 bool contains(const std::vector<StorageId>& list, StorageId id) { return std::ranges::find(list, id) != list.end(); }
 
-// Every output is a view of an input, every input has one, nothing is written: no byte is touched.
+}  // namespace
+
 bool only_views(const Op& op) {
   if (op.outputs.empty() || !op.mutated.empty() || op.inputs.size() > op.outputs.size()) return false;
   return std::ranges::all_of(op.outputs, [&](StorageId id) { return contains(op.aliased, id); }) &&
          std::ranges::all_of(op.inputs, [&](StorageId id) { return contains(op.aliased, id); });
 }
-
-}  // namespace
 
 void StepWalk::follow(const StepBegin& begin) {
   if (begin.job != job_) return;

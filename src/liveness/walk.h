@@ -12,6 +12,9 @@
 
 namespace spillway {
 
+// Every output is a view of an input, every input has one, nothing is written: no byte is touched.
+[[nodiscard]] bool only_views(const Op& op);
+
 class StepWalk {
  public:
   explicit StepWalk(const WholeStep& step) : job_(step.job) {}

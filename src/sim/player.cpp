@@ -125,6 +125,7 @@ void Player::play(const ScoreOp& op) {
 Player::Tried Player::try_play(const ScoreOp& op) {
   const std::vector<Use> uses = uses_of(op);
   meter_.mark(Spent::host);
+  if (op.view) return look(op, uses);
   auto lock = engine_.lock();
   if (engine_.steers() || engine_.wants_ops()) engine_.steer_before(op.key, lock);
   try {
@@ -149,6 +150,18 @@ Player::Tried Player::try_play(const ScoreOp& op) {
     return Tried::failed_inside;
   }
   leave(op, uses, begin, before);
+  return Tried::done;
+}
+
+Player::Tried Player::look(const ScoreOp& op, std::span<const Use> uses) {
+  auto lock = engine_.lock();
+  if (engine_.steers() || engine_.wants_ops()) engine_.steer_before(op.key, lock);
+  op_clock_ = engine_.begin_op();
+  device_.compute(compute_, op.duration);
+  meter_.mark(Spent::kernels, op.duration);
+  const std::vector<Record*> outputs = outputs_of(op);
+  if (engine_.wants_ops()) tell(op, uses, outputs, device_.now(), engine_.whole());
+  if (engine_.steers()) engine_.steer_after(uses, outputs, lock);
   return Tried::done;
 }
 

@@ -58,6 +58,7 @@ class Player final : public Owner {
   void end_step();
   void play(const ScoreOp& op);
   [[nodiscard]] Tried try_play(const ScoreOp& op);
+  [[nodiscard]] Tried look(const ScoreOp& op, std::span<const Use> uses);
   void run_kernel(const ScoreOp& op);
   void give_birth(StoragePlace place, const char* maker);
   void bury(StoragePlace place);

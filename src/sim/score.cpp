@@ -4,6 +4,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "liveness/walk.h"
+
 namespace spillway {
 
 namespace {
@@ -86,6 +88,7 @@ class ScoreReader {
     made.replayable = op.replayable;
     made.workspace = std::max(op.transient - most_inside(made), 0_B);
     const bool makes = std::ranges::any_of(made.inside, [&](const Cue& cue) { return cue.birth && contains(made.outputs, cue.storage); });
+    made.view = only_views(op);
     made.in_place = made.mutated.size() == 1 && !makes;
     made.key = op.name.index + 1;
     for (const auto* list : {&made.inputs, &made.mutated}) {

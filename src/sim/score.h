@@ -26,6 +26,7 @@ struct ScoreOp {
   Nanos duration;
   Bytes workspace;                 // beyond what is born in it
   bool replayable = false;
+  bool view = false;               // reads nothing: nobody need be there for it
   bool in_place = false;           // makes nothing: it changes its one written argument
   std::vector<StoragePlace> inputs, mutated, outputs;  // inputs: those it does not write; outputs: aliases of inputs, too
   std::vector<Cue> before, inside;

@@ -194,7 +194,7 @@ class Call {
     const auto view = [](const Ids& ids) { return std::span<const StorageId>(ids.data(), ids.size()); };
     engine_.note_step_op({.name = op_.schema().name(), .phase = current_phase(), .stream = adapter_.stream(), .start = begin_,
                        .duration = adapter_.device().now() - begin_, .transient = engine_.peak_in_op() - whole_before_,
-                       .lean = recipe_ && (recipe_->lean != nullptr || recipe_->rides) ? recipe_->lean_time : 0_ns, .replayable = traits_.replay != Replay::never, .why_not = why_not(), .inputs = view(inputs),
+                       .timed = timed_, .lean = recipe_ && (recipe_->lean != nullptr || recipe_->rides) ? recipe_->lean_time : 0_ns, .replayable = traits_.replay != Replay::never, .why_not = why_not(), .inputs = view(inputs),
                        .outputs = view(outputs), .mutated = view(mutated), .aliased = view(aliased)}, key_);
   }
 

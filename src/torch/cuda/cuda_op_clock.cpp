@@ -3,10 +3,31 @@
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAStream.h>
 
+#include <algorithm>
+
 namespace spillway {
+
+namespace {
+
+constexpr Nanos kBackToBack{3'000};   // two events with nothing between them are nearer than that
+constexpr Nanos kMostLaunch{10'000};  // until an op's first kernel starts; later launches overlap with kernels
+constexpr Nanos kLeast{2'000};        // of a kernel, however small
+
+}  // namespace
 
 CudaOpClock::~CudaOpClock() {
   for (const cudaEvent_t event : events_) (void)cudaEventDestroy(event);
+}
+
+// The host's time goes beside the event: right after the one before an op, right before the one after it.
+void CudaOpClock::start() {
+  record();
+  host_.push_back(std::chrono::steady_clock::now());
+}
+
+void CudaOpClock::stop() {
+  host_.push_back(std::chrono::steady_clock::now());
+  record();
 }
 
 void CudaOpClock::record() {
@@ -18,15 +39,25 @@ void CudaOpClock::record() {
   C10_CUDA_CHECK(cudaEventRecord(events_[used_++], c10::cuda::getCurrentCUDAStream(static_cast<c10::DeviceIndex>(card_))));
 }
 
+Nanos CudaOpClock::between(std::size_t first, std::size_t second) const {
+  float milliseconds = 0;
+  C10_CUDA_CHECK(cudaEventElapsedTime(&milliseconds, events_[first], events_[second]));
+  return Nanos{static_cast<std::int64_t>(static_cast<double>(milliseconds) * 1e6)};
+}
+
+// See Note [When the host is late].
 std::vector<Nanos> CudaOpClock::read() {
   std::vector<Nanos> times;
   if (used_ > 0) C10_CUDA_CHECK(cudaEventSynchronize(events_[used_ - 1]));
   for (std::size_t at = 0; at + 1 < used_; at += 2) {
-    float milliseconds = 0;
-    C10_CUDA_CHECK(cudaEventElapsedTime(&milliseconds, events_[at], events_[at + 1]));
-    times.push_back(Nanos{static_cast<std::int64_t>(static_cast<double>(milliseconds) * 1e6)});
+    const Nanos whole = between(at, at + 1);
+    const bool ran_dry = at == 0 || between(at - 1, at) > kBackToBack;
+    const Nanos host{std::chrono::duration_cast<std::chrono::nanoseconds>(host_[at + 1] - host_[at]).count()};
+    const Nanos launch = ran_dry ? std::min(host, kMostLaunch) : 0_ns;
+    times.push_back(std::max(whole - launch, std::min(whole, kLeast)));
   }
   used_ = 0;
+  host_.clear();
   return times;
 }
 
