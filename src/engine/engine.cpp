@@ -114,8 +114,10 @@ void Engine::settle(Record& record, const Block& block) {
 
 Record* Engine::try_allocate(Bytes size, StreamId on, const char* maker) {
   Lock lock(mutex_);
+  const Nanos waited = wants_times() ? arena_.waited() : 0_ns;
   const auto block = take(size, on, lock, kNoPlace);
   if (!block) return nullptr;
+  if (wants_times() && arena_.waited() != waited) owner_.waited_for_memory();
   Record* record = shelf_.take();
   record->id = StorageId{storages_++};
   record->size = size;

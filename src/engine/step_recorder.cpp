@@ -8,10 +8,45 @@ namespace spillway {
 namespace {
 
 constexpr JobId kJob{0};
+constexpr std::int64_t kNearly = 25;  // of the step's time, one part
 
 std::vector<StorageId> list(std::span<const StorageId> ids) { return {ids.begin(), ids.end()}; }
 
+// Those the device does not time take none of its time.
+void set_times(RecordedSteps& steps, const std::vector<Nanos>& durations) {
+  auto next = durations.begin();
+  auto timed = steps.timed.begin();
+  for (Event& event : steps.trace.events) {
+    auto* op = std::get_if<Op>(&event);
+    if (op != nullptr && op->step == StepRecorder::kStep) op->duration = *timed++ ? *next++ : 0_ns;
+  }
+}
+
+std::vector<Nanos> times_of(const RecordedSteps& steps) {
+  std::vector<Nanos> times;
+  auto timed = steps.timed.begin();
+  for (const Event& event : steps.trace.events) {
+    const auto* op = std::get_if<Op>(&event);
+    if (op != nullptr && op->step == StepRecorder::kStep && *timed++) times.push_back(op->duration);
+  }
+  return times;
+}
+
 }  // namespace
+
+std::shared_ptr<const RecordedSteps> with_times(const RecordedSteps& steps, const std::vector<Nanos>& durations) {
+  const std::vector<Nanos> before = times_of(steps);
+  if (before.size() != durations.size()) return nullptr;
+  Nanos all, changed;
+  for (std::size_t at = 0; at < before.size(); ++at) {
+    all += before[at];
+    changed += std::max(durations[at], before[at]) - std::min(durations[at], before[at]);
+  }
+  if (changed.count * kNearly < all.count) return nullptr;
+  auto made = std::make_shared<RecordedSteps>(steps);
+  set_times(*made, durations);
+  return made;
+}
 
 void StepRecorder::begin() {
   *this = {};
@@ -39,7 +74,7 @@ void StepRecorder::op(const OpNote& note, std::uint64_t key) {
   if (on_planned_step()) {
     steps_.keys.push_back(key);
     steps_.lean.push_back(note.lean);
-    timed_.push_back(note.timed);
+    steps_.timed.push_back(note.timed);
   }
   steps_.trace.events.emplace_back(Op{.index = OpIndex{ops_++},
                                       .name = intern(note.name),
@@ -69,14 +104,7 @@ bool StepRecorder::end_step() {
 }
 
 RecordedSteps StepRecorder::take(const std::vector<Nanos>& durations) {
-  if (!durations.empty() && std::ssize(durations) == std::ranges::count(timed_, true)) {
-    auto next = durations.begin();
-    auto timed = timed_.begin();
-    for (Event& event : steps_.trace.events) {
-      auto* op = std::get_if<Op>(&event);
-      if (op != nullptr && op->step == kStep) op->duration = *timed++ ? *next++ : 0_ns;
-    }
-  }
+  if (!durations.empty() && std::ssize(durations) == std::ranges::count(steps_.timed, true)) set_times(steps_, durations);
   RecordedSteps steps = std::move(steps_);
   abandon();
   return steps;

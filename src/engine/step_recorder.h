@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <unordered_map>
 #include <vector>
 
@@ -18,7 +19,11 @@ struct RecordedSteps {
   Trace trace;
   std::vector<std::uint64_t> keys;  // of the second step's ops, in order: what the engine knows each by
   std::vector<Nanos> lean;          // of the same ops: as in PlanRequest
+  std::vector<bool> timed;          // of the same ops: the device measures it
 };
+
+// The same steps with the durations measured in a later one. Null: nearly the same as before.
+[[nodiscard]] std::shared_ptr<const RecordedSteps> with_times(const RecordedSteps& steps, const std::vector<Nanos>& durations);
 
 class StepRecorder {
  public:
@@ -45,7 +50,6 @@ class StepRecorder {
   bool on_ = false;
   std::uint32_t step_ = 0, ops_ = 0;
   RecordedSteps steps_;
-  std::vector<bool> timed_;  // of the second step's ops
   std::unordered_map<std::string, NameId> names_;
 };
 

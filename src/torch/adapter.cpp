@@ -64,6 +64,10 @@ at::DataPtr Adapter::allocate(std::size_t size) {
   return {record->data, record->data, &delete_block, options_.where};
 }
 
+void Adapter::waited_for_memory() {
+  if (options_.clock) options_.clock->restart();
+}
+
 void Adapter::end_step() { engine_.end_step(options_.clock ? options_.clock->read() : std::vector<Nanos>{}); }
 
 void* Adapter::weak(Record& record) {

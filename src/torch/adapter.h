@@ -80,6 +80,7 @@ class Adapter final : public Owner {
   void attach(Record& record) override;
   void disown(Record& record) override;
   void rebuild(Record& record) override;
+  void waited_for_memory() override;
 
  private:
   void leave_stand_in(Record& record, Whereabouts now);

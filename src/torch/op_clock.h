@@ -13,6 +13,8 @@ class OpClock {
   // On the calling thread's current stream.
   virtual void start() = 0;
   virtual void stop() = 0;
+  // What was waited for since the start is none of the op's time.
+  virtual void restart() = 0;
   // Of every pair since the last read, in order. Waits for the device.
   [[nodiscard]] virtual std::vector<Nanos> read() = 0;
 };

@@ -24,6 +24,7 @@ class CudaOpClock final : public OpClock {
 
   void start() override;
   void stop() override;
+  void restart() override;
   [[nodiscard]] std::vector<Nanos> read() override;
 
  private:
