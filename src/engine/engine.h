@@ -80,7 +80,6 @@ struct EngineOptions {
   const PlanPolicy* plans = nullptr;  // steps that repeat are planned so; what a plan leaves open is up to the policy
   int plan_rounds = 12;         // of improvement in the background
   bool places = true;           // planned steps take their blocks at places found beforehand
-  bool timed = false;           // the device measures ops: end_step is told their durations
   bool plans_at_once = false;   // by the thread that ends the step, for runs that must come out the same every time
   Costs costs;                  // what plans reckon with
   bool poison = false;          // overwrite what has left
@@ -217,7 +216,7 @@ class Engine {
   [[nodiscard]] bool steers() const { return course_.on; }
   // Whether every op is to be told by note_step_op, and whether its time on the device matters.
   [[nodiscard]] bool wants_ops() const { return tape_.on() || recorder_.on(); }
-  [[nodiscard]] bool wants_times() const { return recorder_.on_planned_step() || timing_; }
+  [[nodiscard]] bool wants_times() const { return recorder_.on_planned_step(); }
   void note_step_op(const OpNote& note, std::uint64_t key);
 
   // --- control: these take the lock themselves ----------------------------------------------------------------------
@@ -323,7 +322,6 @@ class Engine {
   void start_planning(bool anew);
   void plan_with_more_slack(std::int64_t more);
   void follow_link();
-  void follow_times(bool followed, const std::vector<Nanos>& durations);
   void settle_layout(bool followed, Lock& lock);
   void adopt_places(std::shared_ptr<const Places> places, Lock& lock);
   void move_house(Lock& lock);
@@ -403,8 +401,6 @@ class Engine {
   int moves_ = 0;
   int placed_steps_ = 0;  // by the places in use, from the first op to the last
   std::int64_t remaps_ = 0;  // until the step at hand
-  bool timing_ = false;    // the ops of the step at hand, which goes by the script
-  int timings_ = 0;        // of the recorded steps
   std::int64_t slack_ = 0;  // percent of the budget that plans leave free
 };
 

@@ -17,7 +17,6 @@ constexpr std::int64_t kSlackParts = 100;  // of the budget: holes between stora
 constexpr double kDrift = 1.3;       // of a copy's time; both directions at once explain 1.1
 constexpr int kMostMoves = 2;        // of whoever is in the way of places, until plans leave more room
 constexpr int kSettlingSteps = 2;    // until blocks taken before there were places are gone
-constexpr int kMostTimings = 2;      // of a recorded step's ops under a plan
 constexpr std::int64_t kFirstSlack = 2, kMostSlack = 25;
 
 }  // namespace
@@ -121,13 +120,11 @@ void Engine::steer_end_step(const std::vector<Nanos>& durations, Lock& lock) {
     stats_.planned_steps += followed ? 1 : 0;
     stats_.surprises += course_.surprises;
     settle_layout(followed, lock);
-    follow_times(followed, durations);
     if (course_.missed >= kMostMissed) course_.set(nullptr);
   }
   if (recorder_.end_step()) {
     recorded_ = std::make_shared<const RecordedSteps>(recorder_.take(durations));
     slack_ = kFirstSlack;
-    timings_ = 0;
     start_planning(/*anew=*/true);
   } else if (!recorder_.on() && !course_.script && !planner_.busy() && stats_.steps > 0) {
     begin_recording();
@@ -176,21 +173,6 @@ void Engine::follow_link() {
   if (out) take_over(seen.out_nanos_per_byte, costs.out_nanos_per_byte, costs.out_price);
   if (in) take_over(seen.in_nanos_per_byte, costs.in_nanos_per_byte, costs.in_price);
   start_planning(/*anew=*/true);
-}
-
-// In steps that are recorded the host waits for memory, and kernels for the host. By a plan they hardly do: such a step tells
-// the ops' own times.
-void Engine::follow_times(bool followed, const std::vector<Nanos>& durations) {
-  if (std::exchange(timing_, false) && followed && recorded_ && !planner_.busy()) {
-    if (auto steps = with_times(*recorded_, durations)) {
-      recorded_ = std::move(steps);
-      start_planning(/*anew=*/true);
-    }
-  }
-  const bool settled = followed && course_.steps > kSettlingSteps && course_.surprises == 0 && !planner_.busy();
-  if (!settled || !options_.timed || timings_ >= kMostTimings) return;
-  ++timings_;
-  timing_ = true;
 }
 
 // The plan fits by bytes and yet somebody had to leave unasked, or blocks do not fit beside each other: memory nobody
@@ -248,7 +230,6 @@ void Engine::forget_plans() {
   planner_.cancel();
   recorder_.abandon();
   recorded_.reset();
-  timing_ = false;
   course_.set(nullptr);
   course_.begin_step();
   layout_.use(nullptr);

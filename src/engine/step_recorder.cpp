@@ -8,7 +8,6 @@ namespace spillway {
 namespace {
 
 constexpr JobId kJob{0};
-constexpr std::int64_t kNearly = 25;  // of the step's time, one part
 
 std::vector<StorageId> list(std::span<const StorageId> ids) { return {ids.begin(), ids.end()}; }
 
@@ -22,31 +21,7 @@ void set_times(RecordedSteps& steps, const std::vector<Nanos>& durations) {
   }
 }
 
-std::vector<Nanos> times_of(const RecordedSteps& steps) {
-  std::vector<Nanos> times;
-  auto timed = steps.timed.begin();
-  for (const Event& event : steps.trace.events) {
-    const auto* op = std::get_if<Op>(&event);
-    if (op != nullptr && op->step == StepRecorder::kStep && *timed++) times.push_back(op->duration);
-  }
-  return times;
-}
-
 }  // namespace
-
-std::shared_ptr<const RecordedSteps> with_times(const RecordedSteps& steps, const std::vector<Nanos>& durations) {
-  const std::vector<Nanos> before = times_of(steps);
-  if (before.size() != durations.size()) return nullptr;
-  Nanos all, changed;
-  for (std::size_t at = 0; at < before.size(); ++at) {
-    all += before[at];
-    changed += std::max(durations[at], before[at]) - std::min(durations[at], before[at]);
-  }
-  if (changed.count * kNearly < all.count) return nullptr;
-  auto made = std::make_shared<RecordedSteps>(steps);
-  set_times(*made, durations);
-  return made;
-}
 
 void StepRecorder::begin() {
   *this = {};

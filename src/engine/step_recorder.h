@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <unordered_map>
 #include <vector>
 
@@ -21,9 +20,6 @@ struct RecordedSteps {
   std::vector<Nanos> lean;          // of the same ops: as in PlanRequest
   std::vector<bool> timed;          // of the same ops: the device measures it
 };
-
-// The same steps with the durations measured in a later one. Null: nearly the same as before.
-[[nodiscard]] std::shared_ptr<const RecordedSteps> with_times(const RecordedSteps& steps, const std::vector<Nanos>& durations);
 
 class StepRecorder {
  public:

@@ -77,7 +77,6 @@ void start_on_cuda(EngineOptions engine, const CudaStart& start) {
   engine.address_space = kCardSpace;
   engine.move_nanos_per_byte = kMoveNanosPerByte;
   engine.costs = kCardCosts;
-  engine.timed = true;
   if (engine.budget) {
     const MoverOptions tiers = card_tiers(start.host_limit, start.spill_folder.has_value());
     engine.host_limit = tiers.host_limit;
