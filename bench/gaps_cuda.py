@@ -1,6 +1,7 @@
 """Where a planned step's time goes on a card: kernels, idle stretches of the compute stream, copies, calls the host waits in.
 
     gaps_cuda.py resnet50 --share 60 [--policy hybrid] [--trace out.json]
+    gaps_cuda.py resnet50 --share 27 --each 40        how a run settles: every step's time beside what its plan says
 """
 
 import argparse
@@ -84,6 +85,28 @@ def step_of(name):
     return step
 
 
+COUNTS = ("planned_steps", "plan_surprises", "misplaced_blocks", "remaps", "recomputed_ops")
+
+
+def tell_each(step, steps):
+    """One line a step; times are between marks on the card's clock, so nothing waits for them."""
+    marks = [torch.cuda.Event(enable_timing=True) for _ in range(steps + 1)]
+    marks[0].record()
+    seen = [spillway.stats()]
+    for mark in marks[1:]:
+        step()
+        mark.record()
+        seen.append(spillway.stats())
+    torch.cuda.synchronize()
+    print("step        ms  planned by", *COUNTS, "stalls ms  moved MiB")
+    for at, (before, after) in enumerate(zip(seen, seen[1:])):
+        counts = [after[key] - before[key] for key in COUNTS]
+        stalls = {key: round((after["stall_seconds"][key] - before["stall_seconds"][key]) * 1e3, 1) for key in after["stall_seconds"]}
+        plan = (after.get("plan") or {}).get("step_seconds", 0) * 1e3
+        moved = (after["moved_out_bytes"] - before["moved_out_bytes"]) >> 20
+        print(f"{at:4} {marks[at].elapsed_time(marks[at + 1]):9.1f} {plan:10.1f}", *counts, stalls, moved)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", choices=list(models.STEPS))
@@ -91,6 +114,7 @@ def main():
     parser.add_argument("--policy", default="hybrid")
     parser.add_argument("--warm", type=int, default=40)
     parser.add_argument("--trace")
+    parser.add_argument("--each", type=int, metavar="STEPS")
     options = parser.parse_args()
     torch.use_deterministic_algorithms(True)
     torch.utils.deterministic.fill_uninitialized_memory = False
@@ -102,6 +126,9 @@ def main():
     peak = torch.cuda.max_memory_allocated()
     spillway.enable(budget=peak * options.share // 100, device="cuda", policy=options.policy, host_limit="64GiB")
     step = step_of(options.model)
+    if options.each:
+        tell_each(step, options.each)
+        return
     for _ in range(options.warm):
         step()
     torch.cuda.synchronize()
