@@ -14,6 +14,7 @@ class App;
 namespace spillway {
 
 void add_export(CLI::App& app);
+void add_forecast(CLI::App& app);
 void add_import(CLI::App& app);
 void add_plan(CLI::App& app);
 void add_report(CLI::App& app);

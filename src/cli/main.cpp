@@ -34,6 +34,7 @@ void add_commands_in_python(CLI::App& app) {
 void add_commands(CLI::App& app) {
   add_commands_in_python(app);
   spillway::add_export(app);
+  spillway::add_forecast(app);
   spillway::add_import(app);
   spillway::add_plan(app);
   spillway::add_report(app);

@@ -54,7 +54,23 @@ void Liveness::index_by_storage() {
   }
 }
 
+void Liveness::set_figures(const StepFigures& figures) {
+  SPILLWAY_ENSURE(figures.sizes.size() == storages_.size() && figures.ops.size() == ops_.size(), "the figures are those of this step");
+  for (StoragePlace at = 0; at < storage_count(); ++at) storages_[at].size = figures.sizes[at];
+  for (OpPlace at = 0; at < op_count(); ++at) {
+    ops_[at].duration = figures.ops[at].duration;
+    ops_[at].transient = figures.ops[at].transient;
+    ops_[at].workspace = figures.ops[at].workspace;
+    ops_[at].made = 0_B;
+    for (const Access& access : accesses_at(at)) {
+      if (access.makes) ops_[at].made += storages_[access.storage].size;
+    }
+  }
+  sum_times();
+}
+
 void Liveness::sum_times() {
+  starts_.clear();
   starts_.reserve(ops_.size() + 1);
   starts_.push_back({});
   for (const LiveOp& op : ops_) starts_.push_back(starts_.back() + op.duration);

@@ -60,10 +60,23 @@ struct LiveStorage {
   [[nodiscard]] bool wraps() const { return before && after; }
 };
 
+// What may differ between two steps that do the same: by storage, and by op.
+struct StepFigures {
+  struct OpFigures {
+    Bytes transient, workspace;
+    Nanos duration;
+  };
+  std::vector<Bytes> sizes;
+  std::vector<OpFigures> ops;
+};
+
 class Liveness {
  public:
   // Linear in the trace's events and accesses. The step comes from the functions in steps.h over the same trace.
   Liveness(const Trace& trace, const WholeStep& step);
+
+  // The same step with other figures.
+  void set_figures(const StepFigures& figures);
 
   [[nodiscard]] OpPlace op_count() const { return static_cast<OpPlace>(ops_.size()); }
   [[nodiscard]] StoragePlace storage_count() const { return static_cast<StoragePlace>(storages_.size()); }

@@ -1,0 +1,115 @@
+"""Trains a model on batches of changing size and prints, as JSON, a digest of every loss and parameter, and the stats.
+
+    python varying.py MODEL STEPS [BUDGET [POLICY]]
+
+Run by `spillway run`, it is a program like any other: then BUDGET is not given, and nothing is printed.
+"""
+
+import json
+import random
+import sys
+
+import torch
+from torch import nn
+
+import spillway
+
+
+def bert(lengths=(30, 332), batches=(4, 4), attention="sdpa"):
+    from transformers import BertConfig, BertForSequenceClassification
+
+    config = BertConfig(vocab_size=512, hidden_size=64, num_hidden_layers=4, num_attention_heads=4, intermediate_size=256, attn_implementation=attention)
+    model = BertForSequenceClassification(config)
+
+    def loss(dice):
+        batch, length = dice.randint(*batches), dice.randint(*lengths)
+        ids = torch.randint(0, 512, (batch, length))
+        return model(input_ids=ids, labels=torch.randint(0, 2, (batch,))).loss
+
+    return model, loss
+
+
+def gpt(lengths=(153, 512)):
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    model = GPT2LMHeadModel(GPT2Config(vocab_size=512, n_embd=64, n_layer=4, n_head=4, n_positions=512))
+
+    def loss(dice):
+        ids = torch.randint(0, 512, (2, dice.randint(*lengths)))
+        return model(input_ids=ids, labels=ids).loss
+
+    return model, loss
+
+
+class Pyramid(nn.Module):
+    """A backbone for a detector: small, with two levels of features."""
+
+    out_channels = 16
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, 16, 3, 2, 1), nn.BatchNorm2d(16), nn.ReLU(), nn.Conv2d(16, 16, 3, 2, 1), nn.BatchNorm2d(16), nn.ReLU())
+        self.blocks = nn.ModuleList(nn.Sequential(nn.Conv2d(16, 16, 3, 2, 1), nn.BatchNorm2d(16), nn.ReLU()) for _ in range(2))
+
+    def forward(self, images):
+        features, at = {}, self.stem(images)
+        for level, block in enumerate(self.blocks):
+            at = features[str(level)] = block(at)
+        return features
+
+
+def detector(sides=(96, 224)):
+    from torchvision.models.detection import RetinaNet
+    from torchvision.models.detection.anchor_utils import AnchorGenerator
+
+    anchors = AnchorGenerator(sizes=((16, 24), (32, 48)), aspect_ratios=((0.5, 1.0, 2.0),) * 2)
+    model = RetinaNet(Pyramid(), num_classes=5, anchor_generator=anchors, min_size=96, max_size=320)
+
+    def loss(dice):
+        images = [torch.rand(3, dice.randint(*sides), dice.randint(*sides)) for _ in range(2)]
+        targets = []
+        for image in images:
+            corner = torch.rand(3, 2) * 40
+            boxes = torch.cat([corner, corner + 20 + torch.rand(3, 2) * 20], dim=1)
+            targets.append({"boxes": boxes, "labels": torch.randint(1, 5, (3,))})
+        return sum(model(images, targets).values())
+
+    return model, loss
+
+
+MODELS = {
+    "bert": bert,
+    "bert_eager": lambda: bert(attention="eager"),
+    "bert_batches": lambda: bert(lengths=(35, 141), batches=(1, 8), attention="eager"),
+    "gpt": gpt,
+    "detector": detector,
+}
+
+
+def main() -> None:
+    name, steps = sys.argv[1], int(sys.argv[2])
+    torch.set_num_threads(1)
+    if len(sys.argv) > 3:
+        spillway.enable(None if sys.argv[3] == "watch" else int(sys.argv[3]), device="cpu", policy=sys.argv[4])
+    torch.manual_seed(0)
+    dice = random.Random(1)
+    model, loss_of = MODELS[name]()
+    model.train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    losses = []
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss = loss_of(dice)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.detach().clone())
+    from planned import digest
+
+    told = {"digest": digest([*losses, *model.parameters(), *model.buffers()])}
+    if len(sys.argv) > 3:
+        told["stats"] = spillway.stats()
+    print(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main()
