@@ -80,6 +80,7 @@ def enable(
     allocator: str = "spillway",
     poison: bool = False,
     min_evict: int | str | None = None,
+    trace_steps: int | None = None,
 ) -> None:
     """Holds this process's training inside `budget`; without one it only watches.
 
@@ -92,7 +93,7 @@ def enable(
     if _job is not None:
         raise ValueError("Spillway is already on: use set_budget() to change the budget, or disable() first")
     library = native.load()
-    options = read_options(budget, device, policy, host_limit, spill_dir, workspace, trace, allocator, poison, min_evict)
+    options = read_options(budget, device, policy, host_limit, spill_dir, workspace, trace, allocator, poison, min_evict, trace_steps)
     _refuse_below_what_is_there(options)
     library.enable(options)
     job = _Job(library, options)
@@ -126,6 +127,7 @@ def read_options(
     allocator: str,
     poison: bool,
     min_evict: int | str | None,
+    trace_steps: int | None = None,
 ) -> dict[str, Any]:
     """The words of enable() as the native library takes them. Touches nothing; ValueError names what is wrong."""
     device = find_device(device)
@@ -143,9 +145,17 @@ def read_options(
     }
     if min_evict is not None:
         options["min_evict_bytes"] = parse_bytes(min_evict, what="min_evict")
+    if trace_steps is not None:
+        options["trace_steps"] = _count("trace_steps", trace_steps)
     if device != "cpu":
         _mind_torchs_settings(options)
     return options
+
+
+def _count(name: str, value: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 2**32:
+        raise ValueError(f"{name} must be a whole number above 0, not {value!r}")
+    return value
 
 
 def _mind_torchs_settings(options: dict[str, Any]) -> None:

@@ -28,6 +28,7 @@ _REFRESH_SECONDS = 1.0  # a person's patience; writing the file takes well under
 def main(arguments: Sequence[str]) -> int:
     parser = flags.make_parser("run", "Runs a script inside a byte budget; without --budget it only watches.")
     parser.add_argument("--trace", metavar="FILE", help="record the run (.spt)")
+    parser.add_argument("--trace-steps", metavar="N", type=int, help="steps kept whole in it from the first on (default: 3, and the last 3)")
     parser.add_argument("--report", metavar="PAGE", help="record the run and draw it (.html, trace beside it)")
     parser.add_argument("--stats", metavar="FILE", help="write the summary as JSON")
     parser.add_argument("--quiet", action="store_true", help="no table, no live line")
@@ -38,7 +39,7 @@ def main(arguments: Sequence[str]) -> int:
         drawing = _drawing(given)
         trace = _trace_file(given.trace, drawing)
         with flags.telling(parser.prog):
-            api.enable(**flags.engine_words(given), trace=trace)
+            api.enable(**flags.engine_words(given), trace=trace, trace_steps=given.trace_steps)
     except (ValueError, RuntimeError) as error:
         flags.fail(parser.prog, error)
     Reporter(stats_file, given.quiet, drawing).start()

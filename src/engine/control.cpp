@@ -30,8 +30,8 @@ void Engine::open_tiers(const MoverOptions& tiers) {
   mover_.open(tiers);
 }
 
-void Engine::open_trace(const std::string& path) {
-  tape_.open(path, device_, std::array{mover_.in_stream(), mover_.out_stream()});
+void Engine::open_trace(const std::string& path, const WriterOptions& kept) {
+  tape_.open(path, device_, std::array{mover_.in_stream(), mover_.out_stream()}, kept);
   mover_.time_copies(true);
 }
 

@@ -30,6 +30,7 @@
 #include "engine/recipe.h"
 #include "engine/record.h"
 #include "engine/record_table.h"
+#include "engine/repertoire.h"
 #include "engine/step_recorder.h"
 #include "engine/tape.h"
 #include "swap/mover.h"
@@ -114,6 +115,8 @@ struct EngineStats {
   std::int64_t planned_steps = 0;  // gone by a plan from the first op to the last
   std::int64_t surprises = 0;      // room that had to be made in them beside the plan
   std::int64_t placed_steps = 0;   // of the planned steps, those whose blocks had places
+  std::int64_t varying_steps = 0;   // of sizes that change, and those of them for which there was a plan
+  std::int64_t foreseen_steps = 0;
   std::int64_t misplaced = 0;      // blocks in them that did not get one
   std::optional<Prediction> predicted;  // of the plan that is followed now
 };
@@ -206,18 +209,18 @@ class Engine {
   // With the lock: the trace this engine writes, if any.
   [[nodiscard]] Tape& tape() { return tape_; }
   // With the lock. Throws InputError when the file cannot be written.
-  void open_trace(const std::string& path);
+  void open_trace(const std::string& path, const WriterOptions& kept = {});
 
   // --- plans: with the lock -----------------------------------------------------------------------------------------
-  // An op is about to run; `key` tells it from others by what it is and how large its arguments are.
-  void steer_before(std::uint64_t key, Lock& lock);
+  // An op is about to run; `key` tells it from others.
+  void steer_before(OpKey key, Lock& lock);
   // It has run, and its pins are dropped.
   void steer_after(std::span<const Use> uses, std::span<Record* const> outputs, Lock& lock);
-  [[nodiscard]] bool steers() const { return course_.on; }
+  [[nodiscard]] bool steers() const { return course_.on || repertoire_.watches(); }
   // Whether every op is to be told by note_step_op, and whether its time on the device matters.
   [[nodiscard]] bool wants_ops() const { return tape_.on() || recorder_.on(); }
   [[nodiscard]] bool wants_times() const { return recorder_.on_planned_step(); }
-  void note_step_op(const OpNote& note, std::uint64_t key);
+  void note_step_op(const OpNote& note, OpKey key);
 
   // --- control: these take the lock themselves ----------------------------------------------------------------------
   // `durations`: of the ops since the last step's end, where wants_times() was true and the device measures.
@@ -318,7 +321,12 @@ class Engine {
   [[nodiscard]] static Record* find_part(const Leaving& leaving, std::span<const Use> uses, std::span<Record* const> outputs);
   void become_child();
   void steer_end_step(const std::vector<Nanos>& durations, Lock& lock);
-  void begin_recording();
+  void begin_recording(bool sample = false);
+  // Sizes change from step to step: vary.cpp.
+  void watch_op(std::span<const Use> uses, std::span<Record* const> outputs, Lock& lock);
+  void join_course(std::shared_ptr<const Script> script);
+  void end_varying_step(const std::vector<Nanos>& durations);
+  void plan_for_sizes();
   void start_planning(bool anew);
   void plan_with_more_slack(std::int64_t more);
   void follow_link();
@@ -396,6 +404,8 @@ class Engine {
   std::shared_ptr<const RecordedSteps> recorded_;
   Planner planner_;
   Course course_;
+  Repertoire repertoire_;
+  std::uint64_t op_shape_ = 0;  // of the op that runs
   Layout layout_;
   bool moved_house_ = false;
   int moves_ = 0;

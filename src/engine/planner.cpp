@@ -98,7 +98,7 @@ std::shared_ptr<const Script> Planner::write(const PlanTask& task, const PlanReq
     }
     places = std::make_shared<const Places>(find_places(list.blocks, request.step.op_count(), list.elsewhere, task.ground));
   }
-  return std::make_shared<Script>(*task.steps, request.step, plan, request.budget, std::move(places), fetches);
+  return std::make_shared<Script>(*task.steps, request.step, plan, request.budget, std::move(places), fetches, /*any_size=*/task.foreseen != nullptr);
 }
 
 std::shared_ptr<const Script> Planner::plan_and_place(const PlanTask& task, PlanRequest& request) {
@@ -119,7 +119,8 @@ void Planner::work(const PlanTask& task) {
   if (task.anew) plan_ = {};
   const auto whole = find_step(task.steps->trace, StepRecorder::kStep);
   if (!whole || whole->ops == 0) return;
-  const Liveness step(task.steps->trace, *whole);
+  const std::shared_ptr<const Liveness> found = task.foreseen ? task.foreseen : std::make_shared<const Liveness>(task.steps->trace, *whole);
+  const Liveness& step = *found;
   PlanRequest request{.step = step, .costs = task.costs, .budget = task.budget, .lean = task.steps->lean};
   auto script = plan_and_place(task, request);
   const bool placed = script->places() && script->places()->fits();

@@ -16,6 +16,7 @@ namespace spillway {
 
 struct PlanTask {
   std::shared_ptr<const RecordedSteps> steps;
+  std::shared_ptr<const Liveness> foreseen;  // the same step at another size; null: as recorded
   Costs costs;
   Bytes budget;
   Ground ground;         // where its blocks may be placed

@@ -16,6 +16,8 @@ std::optional<std::uint16_t> find_nth(const std::vector<StorageId>& ids, Storage
   return static_cast<std::uint16_t>(found - ids.begin());
 }
 
+}  // namespace
+
 std::optional<Leaving> find_part(const Op& op, StorageId id) {
   if (const auto nth = find_nth(op.inputs, id)) return Leaving{.nth = *nth, .part = Part::input};
   if (const auto nth = find_nth(op.mutated, id)) return Leaving{.nth = *nth, .part = Part::mutated};
@@ -32,18 +34,17 @@ std::vector<const Op*> ops_of(const Trace& trace, StepIndex step) {
   return ops;
 }
 
-}  // namespace
-
 Script::Script(const RecordedSteps& steps, const Liveness& step, const Plan& plan, Bytes budget,
-               std::shared_ptr<const Places> places, const std::vector<OpPlace>& fetches)
-    : keys_(steps.keys),
+               std::shared_ptr<const Places> places, const std::vector<OpPlace>& fetches, bool any_size)
+    : keys_(any_size ? steps.shapes : steps.keys),
+      any_size_(any_size),
       budget_(budget),
       places_(std::move(places)),
       predicted_(plan.predicted) {
   const std::vector<const Op*> ops = ops_of(steps.trace, StepRecorder::kStep);
   leavings_.resize(ops.size());
   fetches_.resize(ops.size());
-  for (const Op* op : ops) needs_.push_back(op->transient);
+  for (const LiveOp& op : step.ops()) needs_.push_back(op.transient);
   gap_count_ = static_cast<std::uint32_t>(plan.gaps.size());
   for (std::uint32_t gap = 0; gap < gap_count_; ++gap) {
     const PlannedGap& planned = plan.gaps[gap];
@@ -53,6 +54,8 @@ Script::Script(const RecordedSteps& steps, const Liveness& step, const Plan& pla
     leaving->gap = gap;
     leaving->remedy = planned.remedy;
     leavings_[op].push_back(*leaving);
+    const LiveStorage& storage = step.storages()[planned.gap.storage];
+    if (planned.gap.end > ops.size() && storage.wraps()) staying_away_.emplace_back(gap, storage.id);
     if (planned.remedy != Remedy::move) continue;
     if (fetches.empty()) fetches_[planned.fetch_at % ops.size()].push_back(gap);
     else if (fetches[gap] > 0) fetches_[fetches[gap] - 1].push_back(gap);

@@ -6,7 +6,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "engine/layout.h"
@@ -24,16 +26,23 @@ struct Leaving {
   Remedy remedy = Remedy::move;
 };
 
+// The part a storage plays in an op, if any.
+[[nodiscard]] std::optional<Leaving> find_part(const Op& op, StorageId id);
+[[nodiscard]] std::vector<const Op*> ops_of(const Trace& trace, StepIndex step);
+
 class Script {
  public:
+  // `any_size`: it is for a step foreseen, whose ops are known whatever the sizes of their arguments.
   // `fetches`: by gap, 1 + the op before which its way back begins, as the timeline has it with room for it; 0: when it is
   // needed. None: the plan's own.
   Script(const RecordedSteps& steps, const Liveness& step, const Plan& plan, Bytes budget,
-         std::shared_ptr<const Places> places = nullptr, const std::vector<OpPlace>& fetches = {});
+         std::shared_ptr<const Places> places = nullptr, const std::vector<OpPlace>& fetches = {}, bool any_size = false);
 
   [[nodiscard]] std::size_t op_count() const { return keys_.size(); }
   [[nodiscard]] std::uint32_t gap_count() const { return gap_count_; }
-  [[nodiscard]] std::uint64_t key(std::size_t op) const { return keys_[op]; }
+  [[nodiscard]] bool is_next(std::size_t op, OpKey key) const { return op < keys_.size() && keys_[op] == (any_size_ ? key.shape : key.sized); }
+  // Storages that live on from step to step and leave over its end: the gap, and who.
+  [[nodiscard]] const std::vector<std::pair<std::uint32_t, StorageId>>& staying_away() const { return staying_away_; }
   // What the op takes beside its arguments.
   [[nodiscard]] Bytes need(std::size_t op) const { return needs_[op]; }
   [[nodiscard]] std::span<const Leaving> leavings(std::size_t op) const { return leavings_[op]; }
@@ -46,6 +55,8 @@ class Script {
 
  private:
   std::vector<std::uint64_t> keys_;
+  bool any_size_ = false;
+  std::vector<std::pair<std::uint32_t, StorageId>> staying_away_;
   std::vector<Bytes> needs_;
   std::vector<std::vector<Leaving>> leavings_;
   std::vector<std::vector<std::uint32_t>> fetches_;

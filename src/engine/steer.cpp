@@ -21,10 +21,11 @@ constexpr std::int64_t kFirstSlack = 2, kMostSlack = 25;
 
 }  // namespace
 
-void Engine::steer_before(std::uint64_t key, Lock& lock) {
+void Engine::steer_before(OpKey key, Lock& lock) {
+  op_shape_ = key.shape;
   if (!course_.on) return;
   const Script& script = *course_.script;
-  if (course_.next == script.op_count() || script.key(course_.next) != key) {
+  if (!script.is_next(course_.next, key)) {
     course_.on = false;
     layout_.leave_course();
     return;
@@ -76,6 +77,7 @@ bool Engine::try_prefetch(Record* record, Lock& lock) {
 }
 
 void Engine::steer_after(std::span<const Use> uses, std::span<Record* const> outputs, Lock& lock) {
+  if (repertoire_.watches()) return watch_op(uses, outputs, lock);
   if (!course_.on || course_.next == 0) return;
   const auto leavings = course_.script->leavings(course_.next - 1);
   if (leavings.empty()) return;
@@ -107,13 +109,14 @@ Record* Engine::find_part(const Leaving& leaving, std::span<const Use> uses, std
   return nullptr;
 }
 
-void Engine::note_step_op(const OpNote& note, std::uint64_t key) {
+void Engine::note_step_op(const OpNote& note, OpKey key) {
   tape_.op(note);
   recorder_.op(note, key);
 }
 
 void Engine::steer_end_step(const std::vector<Nanos>& durations, Lock& lock) {
   if (!plans()) return;
+  if (repertoire_.varies()) return end_varying_step(durations);
   if (course_.script) {
     const bool followed = course_.on && course_.next == course_.script->op_count();
     course_.missed = followed ? 0 : course_.missed + 1;
@@ -123,9 +126,16 @@ void Engine::steer_end_step(const std::vector<Nanos>& durations, Lock& lock) {
     if (course_.missed >= kMostMissed) course_.set(nullptr);
   }
   if (recorder_.end_step()) {
-    recorded_ = std::make_shared<const RecordedSteps>(recorder_.take(durations));
-    slack_ = kFirstSlack;
-    start_planning(/*anew=*/true);
+    auto steps = std::make_shared<const RecordedSteps>(recorder_.take(durations));
+    repertoire_.observe(steps);
+    if (repertoire_.varies()) return end_varying_step({});
+    if (!steps->sample) {
+      recorded_ = std::move(steps);
+      slack_ = kFirstSlack;
+      start_planning(/*anew=*/true);
+    }
+  } else if (!recorder_.on() && course_.script && course_.missed > 0) {
+    begin_recording(/*sample=*/true);
   } else if (!recorder_.on() && !course_.script && !planner_.busy() && stats_.steps > 0) {
     begin_recording();
   }
@@ -142,14 +152,16 @@ void Engine::steer_end_step(const std::vector<Nanos>& durations, Lock& lock) {
   layout_.begin_step(course_.on);
 }
 
-void Engine::begin_recording() {
-  recorder_.begin();
+void Engine::begin_recording(bool sample) {
+  if (sample) recorder_.begin_sample();
+  else recorder_.begin();
   const auto tell = [&](const Record* record) {
     if (!record->hidden && !record->orphan) recorder_.birth(*record);
   };
   table_.for_each(tell);
   std::ranges::for_each(away_, tell);
   std::ranges::for_each(dropped_, tell);
+  if (sample) recorder_.open_sample();
 }
 
 void Engine::start_planning(bool anew) {
@@ -229,6 +241,7 @@ void Engine::move_house(Lock& lock) {
 void Engine::forget_plans() {
   planner_.cancel();
   recorder_.abandon();
+  repertoire_.forget_scripts();
   recorded_.reset();
   course_.set(nullptr);
   course_.begin_step();

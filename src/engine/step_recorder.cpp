@@ -29,6 +29,17 @@ void StepRecorder::begin() {
   steps_.trace.events.emplace_back(StepBegin{.step = StepIndex{0}, .job = kJob, .at = {}, .signature = {}});
 }
 
+void StepRecorder::begin_sample() {
+  *this = {};
+  on_ = true;
+  steps_.sample = true;
+  step_ = kStep.index;
+}
+
+void StepRecorder::open_sample() {
+  steps_.trace.events.emplace_back(StepBegin{.step = kStep, .job = kJob, .at = {}, .signature = {}});
+}
+
 void StepRecorder::birth(const Record& record) {
   if (!on_) return;
   steps_.trace.events.emplace_back(StorageBirth{.storage = record.id, .size = record.size, .kind = StorageKind::unknown, .job = kJob, .at = {}});
@@ -44,10 +55,11 @@ NameId StepRecorder::intern(std::string_view text) {
   return found->second;
 }
 
-void StepRecorder::op(const OpNote& note, std::uint64_t key) {
+void StepRecorder::op(const OpNote& note, OpKey key) {
   if (!on_) return;
   if (on_planned_step()) {
-    steps_.keys.push_back(key);
+    steps_.keys.push_back(key.sized);
+    steps_.shapes.push_back(key.shape);
     steps_.lean.push_back(note.lean);
     steps_.timed.push_back(note.timed);
   }

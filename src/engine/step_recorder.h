@@ -14,9 +14,16 @@
 
 namespace spillway {
 
+// What an op is known by: without and with the sizes of its arguments.
+struct OpKey {
+  std::uint64_t shape = 0, sized = 0;
+};
+
 struct RecordedSteps {
   Trace trace;
   std::vector<std::uint64_t> keys;  // of the second step's ops, in order: what the engine knows each by
+  std::vector<std::uint64_t> shapes;  // of the same ops, whatever the sizes of their arguments
+  bool sample = false;              // there is no first step
   std::vector<Nanos> lean;          // of the same ops: as in PlanRequest
   std::vector<bool> timed;          // of the same ops: the device measures it
 };
@@ -30,9 +37,12 @@ class StepRecorder {
 
   // Whoever lives now is told by `birth` before the first op.
   void begin();
+  // Only the step to plan, for its sizes and times; whoever lives is told first, then it is opened.
+  void begin_sample();
+  void open_sample();
   void birth(const Record& record);
   void death(const Record& record);
-  void op(const OpNote& note, std::uint64_t key);
+  void op(const OpNote& note, OpKey key);
   // True when both steps are there.
   [[nodiscard]] bool end_step();
   // `durations`: of the second step's ops that the device measured, in order; then others took none. Without them those told

@@ -21,8 +21,8 @@ bool contains(std::span<const StorageId> ids, StorageId id) { return std::ranges
 
 }  // namespace
 
-void Tape::open(const std::string& path, Device& device, std::span<const StreamId> copies) {
-  writer_ = std::make_unique<TraceWriter>(path);
+void Tape::open(const std::string& path, Device& device, std::span<const StreamId> copies, const WriterOptions& kept) {
+  writer_ = std::make_unique<TraceWriter>(path, kept);
   device_ = &device;
   began_ = device.now();
   anchors_.clear();

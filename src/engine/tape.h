@@ -48,7 +48,7 @@ struct ReplayNote {
 class Tape {
  public:
   // `copies`: the streams that copy. Throws InputError when the file cannot be written.
-  void open(const std::string& path, Device& device, std::span<const StreamId> copies);
+  void open(const std::string& path, Device& device, std::span<const StreamId> copies, const WriterOptions& kept = {});
   // Waits for the copies that are still under way.
   void close();
   // Without a word to the file: in a forked child it is the parent's.

@@ -13,10 +13,10 @@ namespace spillway {
 namespace {
 
 constexpr std::size_t kKept = 24;            // samples
-constexpr std::size_t kMostCandidates = 16;  // for coordinates
-constexpr std::size_t kMostJudged = 48;      // columns by which coordinates are chosen
+constexpr std::size_t kMostCandidates = 48;  // for coordinates
+constexpr std::size_t kMostJudged = 16;      // columns by which coordinates are chosen
 constexpr double kExplained = 1e-3;          // of the bytes that vary: good enough
-constexpr double kWorthACoordinate = 0.6;    // of what is unexplained without it
+constexpr double kWorthACoordinate = 0.5;    // of what is unexplained without it
 
 // Whether one is the other times a constant.
 bool is_multiple(std::span<const double> a, std::span<const double> b) {
@@ -123,6 +123,7 @@ std::vector<std::uint32_t> Columns::candidates() const {
 }
 
 void Columns::choose_coordinates() {
+  if (unexplained(coordinates_) <= kExplained) return;
   const std::vector<std::uint32_t> all = candidates();
   std::vector<std::uint32_t> chosen;
   double left = unexplained(chosen);
@@ -177,12 +178,17 @@ Signature Columns::signature(std::span<const double> marks) const {
   return at;
 }
 
+std::pair<double, double> Columns::range(std::size_t coordinate) const {
+  const auto of = [coordinate](const Sample& sample) { return sample.at[coordinate]; };
+  const auto [least, most] = std::ranges::minmax(samples_, {}, of);
+  return {of(least), of(most)};
+}
+
 double Columns::beyond(std::span<const double> signature) const {
   double worst = 0;
   for (std::size_t i = 0; i < signature.size(); ++i) {
-    const auto of = [i](const Sample& sample) { return sample.at[i]; };
-    const auto [least, most] = std::ranges::minmax(samples_, {}, of);
-    worst = std::max({worst, signature[i] / of(most) - 1, of(least) / signature[i] - 1});
+    const auto [least, most] = range(i);
+    worst = std::max({worst, signature[i] / most - 1, least / signature[i] - 1});
   }
   return worst;
 }

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "forecast/polynomial.h"
@@ -26,6 +27,9 @@ class Columns {
   [[nodiscard]] const std::vector<std::uint32_t>& coordinates() const { return coordinates_; }
   [[nodiscard]] Signature signature(std::span<const double> marks) const;
   [[nodiscard]] std::size_t samples() const { return samples_.size(); }
+  [[nodiscard]] std::uint32_t observed() const { return observed_; }
+  // The least and the most seen of a coordinate.
+  [[nodiscard]] std::pair<double, double> range(std::size_t coordinate) const;
 
   struct Prediction {
     std::vector<std::int64_t> values;  // by place

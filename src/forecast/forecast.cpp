@@ -7,7 +7,7 @@ namespace spillway {
 
 namespace {
 
-constexpr OpPlace kEarly = 64;        // ops: a batch of images is cut to size and put together in that
+constexpr OpPlace kEarly = 256;       // ops: a batch of images is cut to size and put together in that
 constexpr double kMostBeyond = 1.0;   // twice the largest seen, half the smallest
 
 }  // namespace
@@ -60,7 +60,7 @@ Signature StepKind::signature(const Liveness& step, const StepShape& shape) cons
 }
 
 std::optional<StepKind::Prediction> StepKind::predict(std::span<const double> signature) const {
-  if (columns_.beyond(signature) > kMostBeyond) return std::nullopt;
+  if (columns_.observed() < 2 || columns_.beyond(signature) > kMostBeyond) return std::nullopt;
   const Columns::Prediction found = columns_.predict(signature);
   Prediction told;
   StepFigures& figures = told.figures;
@@ -102,16 +102,16 @@ Bytes StepKind::margin_of(std::span<const std::int64_t> errors) const {
   return {most};
 }
 
-StepKind& Forecast::observe(const Liveness& step, std::span<const std::uint64_t> keys) {
+std::shared_ptr<StepKind> Forecast::observe(const Liveness& step, std::span<const std::uint64_t> keys) {
   StepShape shape = shape_of(step, keys);
   auto known = std::ranges::find(kinds_, shape.key, [](const auto& kind) { return kind->shape().key; });
   if (known == kinds_.end()) {
     if (kinds_.size() == kMostKinds) kinds_.erase(kinds_.begin());
-    kinds_.push_back(std::make_unique<StepKind>(step, shape));
+    kinds_.push_back(std::make_shared<StepKind>(step, shape));
     known = kinds_.end() - 1;
   }
   (*known)->observe(step, shape);
-  return **known;
+  return *known;
 }
 
 const StepKind* Forecast::find(std::uint64_t shape) const {

@@ -43,7 +43,9 @@ class StepKind {
     StepFigures figures;  // of `model()`
     Bytes margin;         // how much more there may be at once
   };
-  // Empty: too far from all that was seen.
+  // The least and the most seen of a coordinate.
+  [[nodiscard]] std::pair<double, double> range(std::size_t coordinate) const { return columns_.range(coordinate); }
+  // Empty: too far from all that was seen, or one step only was, which does not tell what varies.
   [[nodiscard]] std::optional<Prediction> predict(std::span<const double> signature) const;
   // The first step of this kind: what all others are like, but for the figures.
   [[nodiscard]] const Liveness& model() const { return model_; }
@@ -65,8 +67,8 @@ class StepKind {
 
 class Forecast {
  public:
-  // `keys`: by op, what it is. The kind stays where it is.
-  StepKind& observe(const Liveness& step, std::span<const std::uint64_t> keys);
+  // `keys`: by op, what it is.
+  std::shared_ptr<StepKind> observe(const Liveness& step, std::span<const std::uint64_t> keys);
   [[nodiscard]] const StepKind* find(std::uint64_t shape) const;
   [[nodiscard]] std::size_t kinds() const { return kinds_.size(); }
 
@@ -74,7 +76,7 @@ class Forecast {
   // Shapes that never come again must not fill the memory: the oldest goes.
   static constexpr std::size_t kMostKinds = 64;
 
-  std::vector<std::unique_ptr<StepKind>> kinds_;  // in the order of their first steps
+  std::vector<std::shared_ptr<StepKind>> kinds_;  // in the order of their first steps
 };
 
 }  // namespace spillway

@@ -17,7 +17,7 @@ constexpr int kMostDegree = 3;          // batch times length squared
 constexpr double kHalfAByte = 0.5;
 constexpr double kCollinear = 1e-9;     // of a term's length, left after what other terms say
 constexpr double kNoFreedom = 1e-9;     // a sample that decides alone
-constexpr double kBetter = 0.7;         // of the error: worth one more term
+constexpr double kBetter = 0.5;         // of the error: worth one more term
 constexpr double kClearlyBetter = 0.9;  // worth a term of a higher degree
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 

@@ -33,7 +33,7 @@ std::vector<RehearsedStep> rehearse(const Trace& trace) {
       told.samples = kind->samples();
       told.told = tell(*kind, kind->signature(step, shape));
     }
-    const StepKind& kind = forecast.observe(step, keys);
+    const StepKind& kind = *forecast.observe(step, keys);
     told.signature = kind.signature(step, shape);
     const auto known = std::ranges::find(shapes, shape.key);
     told.kind = static_cast<std::size_t>(known - shapes.begin());

@@ -127,7 +127,7 @@ Player::Tried Player::try_play(const ScoreOp& op) {
   meter_.mark(Spent::host);
   if (op.view) return look(op, uses);
   auto lock = engine_.lock();
-  if (engine_.steers() || engine_.wants_ops()) engine_.steer_before(op.key, lock);
+  if (engine_.steers() || engine_.wants_ops()) engine_.steer_before({op.key, op.key}, lock);
   try {
     if (const auto why = engine_.acquire(uses, compute_, lock)) {
       last_shortage_ = *why;
@@ -240,7 +240,7 @@ void Player::tell(const ScoreOp& op, std::span<const Use> uses, std::span<Record
   }
   engine_.note_step_op({.name = op.name, .phase = op.phase, .stream = compute_, .start = begin, .duration = op.duration,
                         .transient = engine_.peak_in_op() - before, .replayable = op.replayable, .why_not = op.why_not,
-                        .inputs = in, .outputs = out, .mutated = mutated, .aliased = aliased}, op.key);
+                        .inputs = in, .outputs = out, .mutated = mutated, .aliased = aliased}, {op.key, op.key});
 }
 
 // --- recipes --------------------------------------------------------------------------------------------------------

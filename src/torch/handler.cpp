@@ -129,10 +129,11 @@ class Call {
     return traits_.replay == Replay::fresh || (!uses_.empty() && uses_[0].write && !uses_[0].record->recipes.empty());
   }
 
-  // What the op is and how large its arguments are: other sizes are another step.
-  [[nodiscard]] std::uint64_t key_of_call() const {
-    std::uint64_t key = reinterpret_cast<std::uintptr_t>(&op_.schema());
-    for (const Use& use : uses_) key = (key ^ static_cast<std::uint64_t>(use.record->size.count)) * 0x9E3779B97F4A7C15ull;
+  // What the op is, and how large its arguments are.
+  [[nodiscard]] OpKey key_of_call() const {
+    constexpr std::uint64_t kSpread = 0x9E3779B97F4A7C15ull;
+    OpKey key{.shape = (reinterpret_cast<std::uintptr_t>(&op_.schema()) ^ uses_.size()) * kSpread, .sized = reinterpret_cast<std::uintptr_t>(&op_.schema())};
+    for (const Use& use : uses_) key.sized = (key.sized ^ static_cast<std::uint64_t>(use.record->size.count)) * kSpread;
     return key;
   }
 
@@ -332,7 +333,7 @@ class Call {
   Uses uses_;
   Storages storages_;
   c10::SmallVector<Record*, 16> outputs_;
-  std::uint64_t key_ = 0;
+  OpKey key_;
   bool timed_ = false;
   TorchRecipePtr recipe_;
   std::uint64_t clock_ = 0;

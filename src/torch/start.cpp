@@ -176,7 +176,9 @@ void open_trace(Adapter& adapter, const nlohmann::json& options) {
   Engine& engine = adapter.engine();
   const auto lock = engine.lock();
   if (engine.tape().on()) throw InputError("this process writes a trace already");
-  engine.open_trace(path->get<std::string>());
+  WriterOptions kept;
+  if (const auto steps = options.find("trace_steps"); steps != options.end()) kept.first_steps = steps->get<std::uint32_t>();
+  engine.open_trace(path->get<std::string>(), kept);
   engine.tape().fact("torch", TORCH_VERSION);
   engine.tape().fact("device", adapter.device().facts().name);
   engine.tape().fact("policy", std::string(name_of(engine.options().policy)));

@@ -49,6 +49,8 @@ std::string stats_json(Adapter& adapter) {
   json["remaps"] = stats.remaps;
   json["planned_steps"] = stats.planned_steps;
   json["plan_surprises"] = stats.surprises;
+  json["varying_steps"] = stats.varying_steps;
+  json["foreseen_steps"] = stats.foreseen_steps;
   json["placed_steps"] = stats.placed_steps;
   json["misplaced_blocks"] = stats.misplaced;
   json["plan"] = plan_json(stats);

@@ -108,10 +108,10 @@ TEST(StepKind, KnowsItsSignatureEarly) {
   Model model;
   for (const int length : {64, 128, 96}) model.step(4, length);
   Forecast forecast;
-  const StepKind* kind = nullptr;
+  std::shared_ptr<StepKind> kind;
   for (const WholeStep& whole : find_whole_steps(model.trace())) {
     const Liveness step(model.trace(), whole);
-    kind = &forecast.observe(step, name_keys(model.trace(), step));
+    kind = forecast.observe(step, name_keys(model.trace(), step));
   }
 
   EXPECT_EQ(forecast.kinds(), 1u);

@@ -1,0 +1,96 @@
+// Scripts for steps whose sizes change: made from forecasts for sizes rounded up, found by what a step's first ops show.
+//
+// Steps that were recorded teach the forecast. A step begins unknown; as soon as the numbers that make its signature have
+// been seen, the script is taken that was made for the same size or a little more. Where there is none the step is left to
+// the reactive evictor, and one is wanted for the next time. Belongs to the engine's lock.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "engine/script.h"
+#include "engine/step_recorder.h"
+#include "forecast/forecast.h"
+
+namespace spillway {
+
+class Repertoire {
+ public:
+  void observe(std::shared_ptr<const RecordedSteps> steps);
+  // Steps of one kind had different sizes: a single script will not do.
+  [[nodiscard]] bool varies() const { return varies_; }
+  // Whether one more recorded step would teach something.
+  [[nodiscard]] bool wants_samples() const;
+
+  // --- the first ops of a step ---------------------------------------------------------------------------------------
+  void begin_step();
+  [[nodiscard]] bool watches() const { return watching_; }
+  void stop_watching() { watching_ = false; }
+  // By part: an op's storages.
+  using Sizes = std::array<std::vector<Bytes>, 3>;
+  void op(std::uint64_t shape, Sizes sizes);
+  [[nodiscard]] std::size_t ops_seen() const { return seen_.size(); }
+  // Once it watches no longer. Null: there is none for this step.
+  [[nodiscard]] std::shared_ptr<const Script> find_script();
+
+  // --- plans ---------------------------------------------------------------------------------------------------------
+  struct Wanted {
+    std::shared_ptr<const RecordedSteps> steps;
+    std::shared_ptr<const Liveness> step;  // as foreseen, for the size rounded up
+    Bytes margin;                          // how much more there may be
+  };
+  [[nodiscard]] bool is_asked() const;
+  // The next size to make a script for: what was asked for and not there, then whatever lies in the range of sizes.
+  [[nodiscard]] std::optional<Wanted> next_wanted();
+  // For what next_wanted told last; a better one replaces it.
+  void keep(std::shared_ptr<const Script> script);
+  [[nodiscard]] std::size_t script_count() const;
+  // What was planned holds no longer; what was learnt does.
+  void forget_scripts();
+
+ private:
+  struct MarkPart {
+    OpPlace op = 0;
+    Part part = Part::input;
+    std::uint16_t nth = 0;
+  };
+  struct Made {
+    Signature at;
+    std::shared_ptr<const Script> script;  // null: under way, or it cannot be told
+  };
+  struct Kind {
+    std::shared_ptr<StepKind> forecast;
+    std::shared_ptr<const RecordedSteps> steps;  // the first of the kind
+    std::vector<MarkPart> marks;
+    std::vector<Made> made;
+    std::vector<Signature> asked;
+  };
+  struct SeenOp {
+    std::uint64_t shape = 0;
+    Sizes sizes;
+  };
+
+  void add_kind(std::shared_ptr<StepKind> forecast, std::shared_ptr<const RecordedSteps> steps);
+  void narrow_down();
+  [[nodiscard]] std::optional<Signature> signature_of(const Kind& kind) const;
+  [[nodiscard]] static Signature round_up_to_grid(const Kind& kind, const Signature& at);
+  [[nodiscard]] static Made* find_made(Kind& kind, const Signature& at, double most_above);
+  void ask(Kind& kind, const Signature& at);
+  [[nodiscard]] static std::optional<Signature> find_hole(Kind& kind);
+
+  Forecast forecast_;
+  std::vector<Kind> kinds_;
+  std::vector<std::size_t> possible_;  // kinds that begin like this step
+  std::vector<SeenOp> seen_;
+  bool varies_ = false, watching_ = false, unforeseen_ = false;
+  std::optional<std::size_t> chosen_;  // of this step
+  Signature now_;
+  std::size_t under_way_ = 0;          // the kind of what next_wanted told last
+  Signature under_way_at_;
+};
+
+}  // namespace spillway

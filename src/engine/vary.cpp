@@ -1,0 +1,82 @@
+// Steps whose sizes change: each begins unknown, is recognised by what its first ops show, and goes on by a script made for
+// its size or a little more, if there is one. Everything a script gets wrong is left to the reactive evictor.
+#include <algorithm>
+#include <array>
+#include <unordered_map>
+#include <utility>
+
+#include "engine/engine.h"
+
+namespace spillway {
+
+namespace {
+
+constexpr std::int64_t kSlackParts = 100, kSlack = 4;  // of the budget: holes between storages, and what is not planned
+constexpr int kRounds = 2;                             // of improvement: there are many sizes to plan for
+
+}  // namespace
+
+void Engine::watch_op(std::span<const Use> uses, std::span<Record* const> outputs, Lock&) {
+  Repertoire::Sizes sizes;
+  for (const Use& use : uses) sizes[static_cast<std::size_t>(use.write ? Part::mutated : Part::input)].push_back(use.record->size);
+  for (const Record* record : outputs) sizes[static_cast<std::size_t>(Part::output)].push_back(record->size);
+  repertoire_.op(op_shape_, std::move(sizes));
+  if (repertoire_.watches()) return;
+  if (child_) return;
+  if (auto script = repertoire_.find_script()) join_course(std::move(script));
+}
+
+// In the middle of a step: whoever is away since the one before is looked up, and what should be on its way back is due.
+void Engine::join_course(std::shared_ptr<const Script> script) {
+  ++stats_.foreseen_steps;
+  tape_.plan(options_.plans->name, arena_.limit(), script->predicted());
+  course_.set(std::move(script));
+  course_.begin_step();
+  course_.next = repertoire_.ops_seen();
+  std::unordered_map<StorageId, Record*> away;
+  for (Record* record : away_) away.emplace(record->id, record);
+  for (const auto& [gap, id] : course_.script->staying_away()) {
+    const auto found = away.find(id);
+    if (found != away.end()) course_.gone[gap] = {found->second, id, found->second->departures};
+  }
+  for (std::size_t op = 0; op < course_.next; ++op) {
+    const auto fetches = course_.script->fetches(op);
+    course_.due.insert(course_.due.end(), fetches.begin(), fetches.end());
+  }
+}
+
+void Engine::end_varying_step(const std::vector<Nanos>& durations) {
+  if (course_.script) {
+    const bool followed = course_.on && course_.next == course_.script->op_count();
+    stats_.planned_steps += followed ? 1 : 0;
+    stats_.surprises += course_.surprises;
+  }
+  ++stats_.varying_steps;
+  if (recorder_.end_step()) repertoire_.observe(std::make_shared<const RecordedSteps>(recorder_.take(durations)));
+  if (!recorder_.on() && repertoire_.wants_samples()) begin_recording(/*sample=*/true);
+  plan_for_sizes();
+  course_.set(nullptr);
+  course_.begin_step();
+  layout_.use(nullptr);
+  layout_.begin_step(false);
+  repertoire_.begin_step();
+}
+
+void Engine::plan_for_sizes() {
+  if (recorded_) {  // what is under way is for one size
+    planner_.cancel();
+    recorded_.reset();
+  }
+  auto script = planner_.take();
+  const bool told = script != nullptr;
+  if (told) repertoire_.keep(std::move(script));
+  if (planner_.busy() && !(told && repertoire_.is_asked())) return;
+  const auto wanted = repertoire_.next_wanted();
+  if (!wanted) return;
+  const Bytes budget = arena_.limit() * (kSlackParts - kSlack) / kSlackParts - wanted->margin;
+  planner_.start({.steps = wanted->steps, .foreseen = wanted->step, .costs = options_.costs, .budget = std::max(budget, 0_B), .ground = {},
+                  .policy = options_.plans, .rounds = kRounds, .anew = true, .at_once = options_.plans_at_once});
+  if (options_.plans_at_once) repertoire_.keep(planner_.take());
+}
+
+}  // namespace spillway

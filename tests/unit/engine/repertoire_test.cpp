@@ -1,0 +1,124 @@
+#include "engine/repertoire.h"
+
+#include <gtest/gtest.h>
+
+#include "liveness/curve.h"
+#include "support/step_maker.h"
+
+namespace spillway {
+namespace {
+
+using testing::StepMaker;
+
+// embed: ids -> hidden; attend: hidden -> scores; back: both.
+void add_step(StepMaker& maker, std::int64_t length) {
+  maker.begin();
+  maker.birth("ids", Bytes{8 * length}, StorageKind::input);
+  maker.make("hidden", Bytes{1024 * length}, {"ids", "weights"});
+  maker.make("scores", Bytes{64 * length * length}, {"hidden"});
+  maker.op("back", {.in = {"hidden", "scores"}, .write = {"weights"}});
+  for (const char* name : {"scores", "hidden", "ids"}) maker.death(name);
+  maker.end();
+}
+
+std::shared_ptr<const RecordedSteps> recorded(std::int64_t length) {
+  StepMaker maker;
+  maker.birth("weights", 1_MiB, StorageKind::parameter);
+  add_step(maker, length);
+  add_step(maker, length);
+  RecordedSteps steps{.trace = maker.trace(), .keys = {1, 2, 3}, .shapes = {11, 12, 13}, .lean = {}};
+  return std::make_shared<const RecordedSteps>(std::move(steps));
+}
+
+std::shared_ptr<const Script> script_for(const Repertoire::Wanted& wanted) {
+  return std::make_shared<const Script>(*wanted.steps, *wanted.step, Plan{}, 1_GiB, nullptr, std::vector<OpPlace>{}, /*any_size=*/true);
+}
+
+// Until it watches no longer: the first op shows the length.
+std::shared_ptr<const Script> find(Repertoire& repertoire, std::int64_t length) {
+  repertoire.begin_step();
+  repertoire.op(11, {{{Bytes{8 * length}, 1_MiB}, {}, {Bytes{1024 * length}}}});
+  EXPECT_FALSE(repertoire.watches());
+  EXPECT_EQ(repertoire.ops_seen(), 1u);
+  return repertoire.find_script();
+}
+
+TEST(Repertoire, StepsOfOneSizeNeedOneScript) {
+  Repertoire repertoire;
+  for (int i = 0; i < 4; ++i) repertoire.observe(recorded(100));
+
+  EXPECT_FALSE(repertoire.varies());
+  repertoire.begin_step();
+  EXPECT_FALSE(repertoire.watches());
+}
+
+TEST(Repertoire, WhatWasAskedForIsThereTheNextTime) {
+  Repertoire repertoire;
+  for (const int length : {100, 200, 150}) repertoire.observe(recorded(length));
+  ASSERT_TRUE(repertoire.varies());
+
+  EXPECT_EQ(find(repertoire, 170), nullptr);
+  EXPECT_TRUE(repertoire.is_asked());
+  const auto wanted = repertoire.next_wanted();
+  ASSERT_TRUE(wanted);
+  repertoire.keep(script_for(*wanted));
+
+  EXPECT_NE(find(repertoire, 170), nullptr);
+  EXPECT_EQ(find(repertoire, 100), nullptr);
+  EXPECT_EQ(repertoire.script_count(), 1u);
+}
+
+TEST(Repertoire, APlanIsMadeForNoLessThanTheStepNeeds) {
+  Repertoire repertoire;
+  for (const int length : {100, 200, 150}) repertoire.observe(recorded(length));
+  (void)find(repertoire, 170);
+
+  const auto wanted = repertoire.next_wanted();
+
+  ASSERT_TRUE(wanted);
+  const auto real = recorded(170), larger = recorded(190);
+  const auto peak = [](const RecordedSteps& steps) { return live_curve(Liveness(steps.trace, *find_step(steps.trace, StepRecorder::kStep))).peak; };
+  EXPECT_GE(live_curve(*wanted->step).peak, peak(*real));
+  EXPECT_LE(live_curve(*wanted->step).peak, peak(*larger));
+}
+
+TEST(Repertoire, FillsTheRangeOfSizesByItself) {
+  Repertoire repertoire;
+  for (const int length : {100, 200, 150}) repertoire.observe(recorded(length));
+
+  int made = 0;
+  while (const auto wanted = repertoire.next_wanted()) {
+    repertoire.keep(script_for(*wanted));
+    ASSERT_LT(++made, 40);
+  }
+
+  EXPECT_GT(made, 5);
+  for (int length = 100; length <= 200; length += 7) EXPECT_NE(find(repertoire, length), nullptr) << length;
+}
+
+TEST(Repertoire, AnUnknownBeginningHasNoScript) {
+  Repertoire repertoire;
+  for (const int length : {100, 200, 150}) repertoire.observe(recorded(length));
+
+  repertoire.begin_step();
+  repertoire.op(99, {});
+
+  EXPECT_FALSE(repertoire.watches());
+  EXPECT_EQ(repertoire.find_script(), nullptr);
+  EXPECT_TRUE(repertoire.wants_samples());
+}
+
+TEST(Repertoire, KeepsWhatItLearntWhenPlansAreForgotten) {
+  Repertoire repertoire;
+  for (const int length : {100, 200, 150}) repertoire.observe(recorded(length));
+  repertoire.keep(script_for(*repertoire.next_wanted()));
+
+  repertoire.forget_scripts();
+
+  EXPECT_EQ(repertoire.script_count(), 0u);
+  EXPECT_TRUE(repertoire.varies());
+  EXPECT_TRUE(repertoire.next_wanted());
+}
+
+}  // namespace
+}  // namespace spillway
