@@ -14,6 +14,7 @@ namespace spillway {
 [[nodiscard]] Plan plan_superneurons(const PlanRequest& request, const Plan& from = {});
 [[nodiscard]] Plan plan_tensile(const PlanRequest& request, const Plan& from = {});
 [[nodiscard]] Plan plan_capuchin(const PlanRequest& request, const Plan& from = {});
+[[nodiscard]] Plan plan_mimose(const PlanRequest& request, const Plan& from = {});
 [[nodiscard]] Plan plan_checkpoint(const PlanRequest& request, const Plan& from = {});
 
 // SuperNeurons' recomputation over a chain of layers, as its section 3.4 counts it.

@@ -14,6 +14,7 @@ constexpr std::array kPolicies{
     PlanPolicy{.name = "superneurons", .plan = &plan_superneurons},
     PlanPolicy{.name = "tensile", .plan = &plan_tensile},
     PlanPolicy{.name = "capuchin", .plan = &plan_capuchin},
+    PlanPolicy{.name = "mimose", .plan = &plan_mimose},
     PlanPolicy{.name = "checkpoint", .plan = &plan_checkpoint},
 };
 

@@ -185,7 +185,7 @@ TEST_P(Papers, HybridIsNoSlowerWhereBothFit) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Policies, Papers, ::testing::Values("superneurons", "tensile", "capuchin", "checkpoint"));
+INSTANTIATE_TEST_SUITE_P(Policies, Papers, ::testing::Values("superneurons", "tensile", "capuchin", "mimose", "checkpoint"));
 
 // --- by hand --------------------------------------------------------------------------------------------------------
 
@@ -229,6 +229,21 @@ TEST(CheckpointPlan, KeepsWhatCrossesTheBordersOfSqrtSegments) {
   // The last segment ends with the forward: what its last layer made is wanted at once.
   EXPECT_EQ(dropped.size(), 12u);
   EXPECT_EQ(plan.predicted.rebuild, (1_ms + 4_us) * 12);  // every dropped layer once
+}
+
+// Blocks of equal size are one bucket: of those the earliest go, as many as the excess asks for.
+TEST(MimosePlan, DropsTheEarliestBlocksAndNoMoreThanNeeded) {
+  const Trace trace = chain(std::vector<Nanos>(16, 1_ms), 16_MiB);  // 288 MiB; 4 blocks that keep 48 MiB each
+  const auto begins = [&](Bytes budget) {
+    std::vector<OpPlace> found;
+    for (const PlannedGap& gap : plan_by("mimose", trace, budget).gaps) {
+      EXPECT_EQ(gap.remedy, Remedy::drop);
+      found.push_back(gap.gap.begin);
+    }
+    return found;
+  };
+  EXPECT_EQ(begins(250_MiB), (std::vector<OpPlace>{2, 3, 4}));
+  EXPECT_EQ(begins(230_MiB), (std::vector<OpPlace>{2, 3, 4, 6, 7, 8}));
 }
 
 // Free time decides: the first layers' outputs are idle longest and leave, in that order, and no more than needed.
