@@ -327,6 +327,7 @@ class Engine {
   void join_course(std::shared_ptr<const Script> script);
   void end_varying_step(const std::vector<Nanos>& durations);
   void plan_for_sizes();
+  [[nodiscard]] Bytes room_for_plans() const;
   void start_planning(bool anew);
   void plan_with_more_slack(std::int64_t more);
   void follow_link();

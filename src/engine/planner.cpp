@@ -141,7 +141,7 @@ void Planner::work(const PlanTask& task) {
     told = plan_.predicted;
     publish(std::move(script));
   };
-  if (plan_.gaps.empty() || task.policy->further == nullptr) return;
+  if (plan_.gaps.empty() || task.policy->further == nullptr || task.quick) return;
   if (!is_stale()) offer(task.policy->further(request, plan_), kLeastGain);
   for (int round = 0; round < task.rounds && !is_stale(); ++round) {
     const bool last = round + 1 == task.rounds;

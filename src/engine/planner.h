@@ -22,6 +22,7 @@ struct PlanTask {
   Ground ground;         // where its blocks may be placed
   const PlanPolicy* policy = nullptr;
   int rounds = 0;        // of improvement, at most, where the policy improves
+  bool quick = false;    // the first plan will do
   bool anew = true;      // false: the same steps as before, so the choices made for them are a start
   bool at_once = false;  // by the calling thread
 };

@@ -4,15 +4,18 @@
 #include <cmath>
 #include <utility>
 
+#include "liveness/curve.h"
+
 namespace spillway {
 
 namespace {
 
-constexpr std::size_t kEnoughSamples = 12;  // of a kind; its fits are exact after two or three, its times settle later
+constexpr std::size_t kEnoughSamples = 16;  // of a kind; its fits are exact after two or three, its times settle later
 constexpr std::size_t kMostScripts = 64;    // of a kind
 constexpr std::size_t kMostKinds = 16;
 constexpr double kCells = 16;               // that the range of sizes is cut into
 constexpr double kFinest = 1.02, kCoarsest = 1.10;
+constexpr double kAlike = 0.01;             // a peak that much lower will do
 constexpr double kEqual = 1e-9;
 
 // How much larger each cell of the grid is than the one before, from the least and the most seen.
@@ -45,14 +48,13 @@ void Repertoire::add_kind(std::shared_ptr<StepKind> forecast, std::shared_ptr<co
 }
 
 bool Repertoire::wants_samples() const {
-  return unforeseen_ || !chosen_ || kinds_[*chosen_].forecast->samples() < kEnoughSamples;
+  return chosen_ ? kinds_[*chosen_].forecast->observed() < kEnoughSamples : kinds_.size() < kMostKinds;
 }
 
 // --- which step this is ---------------------------------------------------------------------------------------------
 
 void Repertoire::begin_step() {
   watching_ = varies_;
-  unforeseen_ = false;
   chosen_.reset();
   seen_.clear();
   possible_.clear();
@@ -84,7 +86,6 @@ void Repertoire::narrow_down() {
     chosen_ = kind;
     now_ = *signature;
   }
-  unforeseen_ = !chosen_;
 }
 
 std::optional<Signature> Repertoire::signature_of(const Kind& kind) const {
@@ -98,13 +99,28 @@ std::optional<Signature> Repertoire::signature_of(const Kind& kind) const {
   return at;
 }
 
-std::shared_ptr<const Script> Repertoire::find_script() {
-  if (!chosen_) return nullptr;
+Repertoire::Found Repertoire::find_script(Bytes room) {
+  if (!chosen_) return {};
   Kind& kind = kinds_[*chosen_];
-  const Signature cell = round_up_to_grid(kind, now_);
-  const Made* made = find_made(kind, now_, kCoarsest);
-  if (made == nullptr || made->script == nullptr) ask(kind, cell);
-  return made == nullptr ? nullptr : made->script;
+  if (const Made* made = find_made(kind, now_, kCoarsest); made != nullptr && made->script) return {.script = made->script};
+  const auto predicted = kind.forecast->predict(now_);
+  if (!predicted) return {};
+  Liveness step = kind.forecast->model();
+  step.set_figures(predicted->figures);
+  const Bytes peak = live_curve(step).peak + predicted->margin;
+  if (peak <= room) return {.script = nullptr, .fits = true};
+  ask(kind, round_up_to_grid(kind, now_));
+  return {.script = find_as_needy(kind, peak)};
+}
+
+std::shared_ptr<const Script> Repertoire::find_as_needy(const Kind& kind, Bytes peak) {
+  const Made* best = nullptr;
+  for (const Made& made : kind.made) {
+    const auto above = static_cast<double>(made.peak.count) / static_cast<double>(peak.count);
+    if (!made.script || above < 1 - kAlike || above > kCoarsest) continue;
+    if (best == nullptr || made.peak < best->peak) best = &made;
+  }
+  return best == nullptr ? nullptr : best->script;
 }
 
 // --- plans ----------------------------------------------------------------------------------------------------------
@@ -128,8 +144,9 @@ Repertoire::Made* Repertoire::find_made(Kind& kind, const Signature& at, double 
       const double times = made.at.size() == at.size() ? made.at[i] / at[i] : 0;
       above = times < 1 - kEqual ? HUGE_VAL : std::max(above, times);
     }
-    const bool better = best != nullptr && best->script == nullptr && made.script != nullptr && above <= most_above;
-    if (above < least + kEqual || better) best = &made, least = above;
+    if (above > most_above) continue;
+    const bool first = best == nullptr || (!best->script && made.script);  // one that is there, rather than one to come
+    if (first || (above < least && !best->script == !made.script)) best = &made, least = above;
   }
   return best;
 }
@@ -146,7 +163,7 @@ bool Repertoire::is_asked() const {
 
 // Only along one coordinate: with more there are too many cells that never occur.
 std::optional<Signature> Repertoire::find_hole(Kind& kind) {
-  if (kind.forecast->coordinates().size() != 1) return std::nullopt;
+  if (kind.forecast->coordinates().size() != 1 || kind.made.size() >= kMostScripts) return std::nullopt;
   const auto [least, most] = kind.forecast->range(0);
   const double ratio = grid_ratio({least, most});
   for (Signature at = round_up_to_grid(kind, {most}); at[0] >= least * (1 - kEqual); at[0] /= ratio) {
@@ -155,26 +172,40 @@ std::optional<Signature> Repertoire::find_hole(Kind& kind) {
   return std::nullopt;
 }
 
-std::optional<Repertoire::Wanted> Repertoire::next_wanted() {
+std::optional<Repertoire::Wanted> Repertoire::foresee(std::size_t kind, Made& made, Bytes room) {
+  const auto predicted = kinds_[kind].forecast->predict(made.at);
+  if (!predicted) return std::nullopt;
+  auto step = std::make_shared<Liveness>(kinds_[kind].forecast->model());
+  step->set_figures(predicted->figures);
+  made.peak = live_curve(*step).peak + predicted->margin;
+  if (made.peak <= room) return std::nullopt;
+  under_way_ = kind;
+  under_way_at_ = made.at;
+  return Wanted{.steps = kinds_[kind].steps, .step = std::move(step), .margin = predicted->margin};
+}
+
+std::optional<Repertoire::Wanted> Repertoire::next_wanted(Bytes room) {
   for (std::size_t i = kinds_.size(); i-- > 0;) {
     Kind& kind = kinds_[i];
-    if (kind.made.size() >= kMostScripts) kind.made.erase(kind.made.begin());
-    std::optional<Signature> at;
-    if (!kind.asked.empty()) {
-      at = std::move(kind.asked.back());
-      kind.asked.pop_back();
-    } else {
-      at = find_hole(kind);
+    for (;;) {
+      std::optional<Signature> at = kind.asked.empty() ? find_hole(kind) : std::optional(kind.asked.back());
+      if (!kind.asked.empty()) kind.asked.pop_back();
+      if (!at) break;
+      if (at->size() != kind.forecast->coordinates().size()) continue;
+      if (kind.made.size() >= kMostScripts) kind.made.erase(kind.made.begin());
+      kind.made.push_back({.at = std::move(*at), .script = nullptr});
+      if (auto wanted = foresee(i, kind.made.back(), room)) return wanted;
     }
-    if (!at || at->size() != kind.forecast->coordinates().size()) continue;
-    kind.made.push_back({.at = *at, .script = nullptr});
-    const auto predicted = kind.forecast->predict(*at);
-    if (!predicted) continue;
-    auto step = std::make_shared<Liveness>(kind.forecast->model());
-    step->set_figures(predicted->figures);
-    under_way_ = i;
-    under_way_at_ = *at;
-    return Wanted{.steps = kind.steps, .step = std::move(step), .margin = predicted->margin};
+  }
+  for (std::size_t i = kinds_.size(); i-- > 0;) {
+    for (Made& made : kinds_[i].made) {
+      if (made.refined || !made.script || made.at.size() != kinds_[i].forecast->coordinates().size()) continue;
+      made.refined = true;
+      auto wanted = foresee(i, made, room);
+      if (!wanted) continue;
+      wanted->quick = false;
+      return wanted;
+    }
   }
   return std::nullopt;
 }

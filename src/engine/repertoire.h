@@ -1,8 +1,9 @@
 // Scripts for steps whose sizes change: made from forecasts for sizes rounded up, found by what a step's first ops show.
 //
 // Steps that were recorded teach the forecast. A step begins unknown; as soon as the numbers that make its signature have
-// been seen, the script is taken that was made for the same size or a little more. Where there is none the step is left to
-// the reactive evictor, and one is wanted for the next time. Belongs to the engine's lock.
+// been seen, the script is taken that was made for the same size or a little more; failing that, for another size of about
+// the same need. Where there is none the step is left to the reactive evictor, and one is wanted for the next time. Belongs
+// to the engine's lock.
 #pragma once
 
 #include <array>
@@ -34,18 +35,24 @@ class Repertoire {
   using Sizes = std::array<std::vector<Bytes>, 3>;
   void op(std::uint64_t shape, Sizes sizes);
   [[nodiscard]] std::size_t ops_seen() const { return seen_.size(); }
-  // Once it watches no longer. Null: there is none for this step.
-  [[nodiscard]] std::shared_ptr<const Script> find_script();
+  struct Found {
+    std::shared_ptr<const Script> script;  // null: there is none for this step
+    bool fits = false;                     // it needs none: all of it has room in `room`
+  };
+  // Once it watches no longer.
+  [[nodiscard]] Found find_script(Bytes room);
 
   // --- plans ---------------------------------------------------------------------------------------------------------
   struct Wanted {
     std::shared_ptr<const RecordedSteps> steps;
     std::shared_ptr<const Liveness> step;  // as foreseen, for the size rounded up
     Bytes margin;                          // how much more there may be
+    bool quick = true;                     // a first plan; later a better one
   };
   [[nodiscard]] bool is_asked() const;
-  // The next size to make a script for: what was asked for and not there, then whatever lies in the range of sizes.
-  [[nodiscard]] std::optional<Wanted> next_wanted();
+  // The next size to make a script for: what was asked for and not there, then whatever lies in the range of sizes and has
+  // no room in `room`; when all of those are there, better ones.
+  [[nodiscard]] std::optional<Wanted> next_wanted(Bytes room);
   // For what next_wanted told last; a better one replaces it.
   void keep(std::shared_ptr<const Script> script);
   [[nodiscard]] std::size_t script_count() const;
@@ -60,7 +67,9 @@ class Repertoire {
   };
   struct Made {
     Signature at;
-    std::shared_ptr<const Script> script;  // null: under way, or it cannot be told
+    std::shared_ptr<const Script> script;  // null: under way, or it cannot be told, or it fits
+    Bytes peak;                            // of the step, were nobody to leave
+    bool refined = false;
   };
   struct Kind {
     std::shared_ptr<StepKind> forecast;
@@ -79,14 +88,17 @@ class Repertoire {
   [[nodiscard]] std::optional<Signature> signature_of(const Kind& kind) const;
   [[nodiscard]] static Signature round_up_to_grid(const Kind& kind, const Signature& at);
   [[nodiscard]] static Made* find_made(Kind& kind, const Signature& at, double most_above);
+  // The one for the least peak that is enough, if that is not too much.
+  [[nodiscard]] static std::shared_ptr<const Script> find_as_needy(const Kind& kind, Bytes peak);
   void ask(Kind& kind, const Signature& at);
   [[nodiscard]] static std::optional<Signature> find_hole(Kind& kind);
+  [[nodiscard]] std::optional<Wanted> foresee(std::size_t kind, Made& made, Bytes room);
 
   Forecast forecast_;
   std::vector<Kind> kinds_;
   std::vector<std::size_t> possible_;  // kinds that begin like this step
   std::vector<SeenOp> seen_;
-  bool varies_ = false, watching_ = false, unforeseen_ = false;
+  bool varies_ = false, watching_ = false;
   std::optional<std::size_t> chosen_;  // of this step
   Signature now_;
   std::size_t under_way_ = 0;          // the kind of what next_wanted told last

@@ -23,12 +23,13 @@ void Engine::watch_op(std::span<const Use> uses, std::span<Record* const> output
   repertoire_.op(op_shape_, std::move(sizes));
   if (repertoire_.watches()) return;
   if (child_) return;
-  if (auto script = repertoire_.find_script()) join_course(std::move(script));
+  Repertoire::Found found = repertoire_.find_script(room_for_plans());
+  stats_.foreseen_steps += found.fits || found.script ? 1 : 0;
+  if (found.script) join_course(std::move(found.script));
 }
 
 // In the middle of a step: whoever is away since the one before is looked up, and what should be on its way back is due.
 void Engine::join_course(std::shared_ptr<const Script> script) {
-  ++stats_.foreseen_steps;
   tape_.plan(options_.plans->name, arena_.limit(), script->predicted());
   course_.set(std::move(script));
   course_.begin_step();
@@ -62,6 +63,8 @@ void Engine::end_varying_step(const std::vector<Nanos>& durations) {
   repertoire_.begin_step();
 }
 
+Bytes Engine::room_for_plans() const { return arena_.limit() * (kSlackParts - kSlack) / kSlackParts; }
+
 void Engine::plan_for_sizes() {
   if (recorded_) {  // what is under way is for one size
     planner_.cancel();
@@ -71,12 +74,13 @@ void Engine::plan_for_sizes() {
   const bool told = script != nullptr;
   if (told) repertoire_.keep(std::move(script));
   if (planner_.busy() && !(told && repertoire_.is_asked())) return;
-  const auto wanted = repertoire_.next_wanted();
+  const auto wanted = repertoire_.next_wanted(room_for_plans());
   if (!wanted) return;
-  const Bytes budget = arena_.limit() * (kSlackParts - kSlack) / kSlackParts - wanted->margin;
+  const Bytes budget = room_for_plans() - wanted->margin;
   planner_.start({.steps = wanted->steps, .foreseen = wanted->step, .costs = options_.costs, .budget = std::max(budget, 0_B), .ground = {},
-                  .policy = options_.plans, .rounds = kRounds, .anew = true, .at_once = options_.plans_at_once});
-  if (options_.plans_at_once) repertoire_.keep(planner_.take());
+                  .policy = options_.plans, .rounds = kRounds, .quick = wanted->quick, .anew = true, .at_once = options_.plans_at_once});
+  if (!options_.plans_at_once) return;
+  if (auto made = planner_.take()) repertoire_.keep(std::move(made));
 }
 
 }  // namespace spillway

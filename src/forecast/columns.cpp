@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t kKept = 24;            // samples
 constexpr std::size_t kMostCandidates = 48;  // for coordinates
 constexpr std::size_t kMostJudged = 16;      // columns by which coordinates are chosen
-constexpr double kExplained = 1e-3;          // of the bytes that vary: good enough
+constexpr double kExplained = 1e-6;          // of the bytes that vary: good enough
 constexpr double kWorthACoordinate = 0.5;    // of what is unexplained without it
 
 // Whether one is the other times a constant.

@@ -38,6 +38,7 @@ class StepKind {
   [[nodiscard]] double distance(std::span<const double> signature) const { return columns_.distance(signature); }
   // Steps observed, those of equal size counted once; older ones fade.
   [[nodiscard]] std::size_t samples() const { return columns_.samples(); }
+  [[nodiscard]] std::uint32_t observed() const { return columns_.observed(); }
 
   struct Prediction {
     StepFigures figures;  // of `model()`

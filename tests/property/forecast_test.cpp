@@ -92,8 +92,9 @@ TEST(ForecastProperty, EqualStepsGiveEqualForecasts) {
 
   for (std::size_t i = 0; i < one.size(); ++i) {
     ASSERT_EQ(one[i].told.has_value(), other[i].told.has_value());
-    if (one[i].told) EXPECT_EQ(one[i].told->peak, other[i].told->peak);
-    if (one[i].told) EXPECT_EQ(one[i].told->time, other[i].told->time);
+    if (!one[i].told) continue;
+    EXPECT_EQ(one[i].told->peak, other[i].told->peak);
+    EXPECT_EQ(one[i].told->time, other[i].told->time);
   }
 }
 

@@ -35,12 +35,14 @@ std::shared_ptr<const Script> script_for(const Repertoire::Wanted& wanted) {
 }
 
 // Until it watches no longer: the first op shows the length.
+constexpr Bytes kNoRoom = 1_B;
+
 std::shared_ptr<const Script> find(Repertoire& repertoire, std::int64_t length) {
   repertoire.begin_step();
   repertoire.op(11, {{{Bytes{8 * length}, 1_MiB}, {}, {Bytes{1024 * length}}}});
   EXPECT_FALSE(repertoire.watches());
   EXPECT_EQ(repertoire.ops_seen(), 1u);
-  return repertoire.find_script();
+  return repertoire.find_script(kNoRoom).script;
 }
 
 TEST(Repertoire, StepsOfOneSizeNeedOneScript) {
@@ -59,7 +61,7 @@ TEST(Repertoire, WhatWasAskedForIsThereTheNextTime) {
 
   EXPECT_EQ(find(repertoire, 170), nullptr);
   EXPECT_TRUE(repertoire.is_asked());
-  const auto wanted = repertoire.next_wanted();
+  const auto wanted = repertoire.next_wanted(kNoRoom);
   ASSERT_TRUE(wanted);
   repertoire.keep(script_for(*wanted));
 
@@ -73,7 +75,7 @@ TEST(Repertoire, APlanIsMadeForNoLessThanTheStepNeeds) {
   for (const int length : {100, 200, 150}) repertoire.observe(recorded(length));
   (void)find(repertoire, 170);
 
-  const auto wanted = repertoire.next_wanted();
+  const auto wanted = repertoire.next_wanted(kNoRoom);
 
   ASSERT_TRUE(wanted);
   const auto real = recorded(170), larger = recorded(190);
@@ -87,13 +89,39 @@ TEST(Repertoire, FillsTheRangeOfSizesByItself) {
   for (const int length : {100, 200, 150}) repertoire.observe(recorded(length));
 
   int made = 0;
-  while (const auto wanted = repertoire.next_wanted()) {
+  while (const auto wanted = repertoire.next_wanted(kNoRoom)) {
+    if (!wanted->quick) break;
     repertoire.keep(script_for(*wanted));
     ASSERT_LT(++made, 40);
   }
 
   EXPECT_GT(made, 5);
   for (int length = 100; length <= 200; length += 7) EXPECT_NE(find(repertoire, length), nullptr) << length;
+}
+
+TEST(Repertoire, AStepThatFitsNeedsNoScript) {
+  Repertoire repertoire;
+  for (const int length : {100, 200, 150}) repertoire.observe(recorded(length));
+  repertoire.begin_step();
+  repertoire.op(11, {{{Bytes{8 * 120}, 1_MiB}, {}, {Bytes{1024 * 120}}}});
+
+  EXPECT_TRUE(repertoire.find_script(1_GiB).fits);
+  EXPECT_FALSE(repertoire.is_asked());
+  EXPECT_FALSE(repertoire.next_wanted(1_GiB));
+}
+
+TEST(Repertoire, PlansAreMadeBetterWhenAllAreThere) {
+  Repertoire repertoire;
+  for (const int length : {100, 200, 150}) repertoire.observe(recorded(length));
+
+  int quick = 0, better = 0;
+  while (const auto wanted = repertoire.next_wanted(kNoRoom)) {
+    ++(wanted->quick ? quick : better);
+    repertoire.keep(script_for(*wanted));
+    ASSERT_LT(quick + better, 80);
+  }
+
+  EXPECT_EQ(quick, better);
 }
 
 TEST(Repertoire, AnUnknownBeginningHasNoScript) {
@@ -104,20 +132,20 @@ TEST(Repertoire, AnUnknownBeginningHasNoScript) {
   repertoire.op(99, {});
 
   EXPECT_FALSE(repertoire.watches());
-  EXPECT_EQ(repertoire.find_script(), nullptr);
+  EXPECT_EQ(repertoire.find_script(kNoRoom).script, nullptr);
   EXPECT_TRUE(repertoire.wants_samples());
 }
 
 TEST(Repertoire, KeepsWhatItLearntWhenPlansAreForgotten) {
   Repertoire repertoire;
   for (const int length : {100, 200, 150}) repertoire.observe(recorded(length));
-  repertoire.keep(script_for(*repertoire.next_wanted()));
+  repertoire.keep(script_for(*repertoire.next_wanted(kNoRoom)));
 
   repertoire.forget_scripts();
 
   EXPECT_EQ(repertoire.script_count(), 0u);
   EXPECT_TRUE(repertoire.varies());
-  EXPECT_TRUE(repertoire.next_wanted());
+  EXPECT_TRUE(repertoire.next_wanted(kNoRoom));
 }
 
 }  // namespace
