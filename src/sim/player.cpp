@@ -155,7 +155,7 @@ Player::Tried Player::try_play(const ScoreOp& op) {
 
 Player::Tried Player::look(const ScoreOp& op, std::span<const Use> uses) {
   auto lock = engine_.lock();
-  if (engine_.steers() || engine_.wants_ops()) engine_.steer_before(op.key, lock);
+  if (engine_.steers() || engine_.wants_ops()) engine_.steer_before({op.key, op.key}, lock);
   op_clock_ = engine_.begin_op();
   device_.compute(compute_, op.duration);
   meter_.mark(Spent::kernels, op.duration);
