@@ -315,8 +315,10 @@ std::optional<Shortage> Engine::try_gather(std::span<const Use> uses, Lock& lock
       return why;
     } catch (...) {
       for (const Use& use : uses) unpin(use.record);
-      const bool dropped = std::ranges::any_of(uses, [](const Use& use) { return use.record->residence == Residence::dropped; });
-      if (last_resort || !dropped) throw;
+      const bool rebuilds = std::ranges::any_of(uses, [](const Use& use) {
+        return use.record->residence == Residence::dropped || (use.write && use.record->dependents > 0);
+      });
+      if (last_resort || !rebuilds) throw;
     }
     turn_drops_into_moves(uses, lock);
   }

@@ -1,6 +1,7 @@
 // Dropping and rebuilding: which records may be dropped, what they will be rebuilt from, when they must come back first.
 #include <algorithm>
 #include <array>
+#include <exception>
 
 #include "base/error.h"
 #include "engine/engine.h"
@@ -273,8 +274,12 @@ void Engine::finish_rebuild(Record* record, Record* made, std::span<const Replay
 }
 
 // Rebuilds dropped arguments one by one, with nothing else pinned, and moves them away: from there they come home without
-// needing room for anything but themselves. The last resort when a rebuild beside the other arguments does not fit.
+// needing room for anything but themselves. The last resort when a rebuild beside the other arguments does not fit. Heirs
+// of what the op writes come first; they need no push: being of an older epoch they cannot be dropped again, only moved.
 void Engine::turn_drops_into_moves(std::span<const Use> uses, Lock& lock) {
+  for (const Use& use : uses) {
+    if (use.write && use.record->dependents > 0) before_write(use.record, lock);
+  }
   for (const Use& use : uses) {
     Record* record = use.record;
     if (record->residence != Residence::dropped) continue;
@@ -319,12 +324,18 @@ void Engine::before_write(Record* record, Lock& lock) {
     lock.unlock();
     void* held = owner_.hold(weak);
     lock.lock();
-    if (held != nullptr && victim->residence == Residence::dropped) rebuild(victim, lock);
+    std::exception_ptr failed;
+    try {
+      if (held != nullptr && victim->residence == Residence::dropped) rebuild(victim, lock);
+    } catch (...) {
+      failed = std::current_exception();
+    }
     --victim->pins;
     lock.unlock();
     if (held != nullptr) owner_.unhold(held);
     lock.lock();
     unref(victim);
+    if (failed) std::rethrow_exception(failed);
   }
 }
 
