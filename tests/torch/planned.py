@@ -40,6 +40,20 @@ def digest(tensors) -> str:
     return state.hexdigest()
 
 
+def train_and_tell(model, optimizer, loss_of, steps):
+    losses = []
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss = loss_of()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.detach().clone())
+    told = {"digest": digest([*losses, *model.parameters(), *model.buffers()])}
+    if len(sys.argv) > 3:
+        told["stats"] = spillway.stats()
+    print(json.dumps(told))
+
+
 def main() -> None:
     name, steps = sys.argv[1], int(sys.argv[2])
     torch.set_num_threads(1)
@@ -48,17 +62,7 @@ def main() -> None:
     torch.manual_seed(0)
     model, batch, make_optimizer = {"mlp": mlp, "convolutions": convolutions, "attention": attention}[name]()
     optimizer = make_optimizer(model.parameters(), lr=1e-3)
-    losses = []
-    for _ in range(steps):
-        optimizer.zero_grad()
-        loss = model(batch).square().mean()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.detach().clone())
-    told = {"digest": digest([*losses, *model.parameters(), *model.buffers()])}
-    if len(sys.argv) > 3:
-        told["stats"] = spillway.stats()
-    print(json.dumps(told))
+    train_and_tell(model, optimizer, lambda: model(batch).square().mean(), steps)
 
 
 if __name__ == "__main__":

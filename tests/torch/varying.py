@@ -2,14 +2,14 @@
 
     python varying.py MODEL STEPS [BUDGET [POLICY]]
 
-Run by `spillway run`, it is a program like any other: then BUDGET is not given, and nothing is printed.
+Run by `spillway run`, it is a program like any other: then BUDGET is not given, and no stats are printed.
 """
 
-import json
 import random
 import sys
 
 import torch
+from planned import train_and_tell
 from torch import nn
 
 import spillway
@@ -96,19 +96,7 @@ def main() -> None:
     model, loss_of = MODELS[name]()
     model.train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    losses = []
-    for _ in range(steps):
-        optimizer.zero_grad()
-        loss = loss_of(dice)
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.detach().clone())
-    from planned import digest
-
-    told = {"digest": digest([*losses, *model.parameters(), *model.buffers()])}
-    if len(sys.argv) > 3:
-        told["stats"] = spillway.stats()
-    print(json.dumps(told))
+    train_and_tell(model, optimizer, lambda: loss_of(dice), steps)
 
 
 if __name__ == "__main__":
