@@ -305,9 +305,9 @@ class Engine {
     Bytes bytes;  // of the record and its dead ancestors
     Nanos time;
   };
-  [[nodiscard]] Survey survey(const Record& record) const;
+  [[nodiscard]] Survey survey(const Record& record, bool planned = false) const;
   [[nodiscard]] bool may_be_lean(const Recipe& recipe, const Record& wanted) const;
-  [[nodiscard]] bool may_drop(const Record& record) const;
+  [[nodiscard]] bool may_drop(const Record& record, bool planned = false) const;
   [[nodiscard]] std::optional<Shortage> try_gather(std::span<const Use> uses, Lock& lock);
   [[nodiscard]] const Record* gather(std::span<const Use> uses, Lock& lock);
   [[nodiscard]] bool bring_home(Record* record, Lock& lock);
@@ -386,6 +386,7 @@ class Engine {
   std::vector<Recipe*> dying_;
   std::vector<Tick> last_uses_;
   std::uint64_t clock_ = 0, step_ = 0;
+  mutable std::uint64_t surveys_ = 0;
   int in_flight_ = 0, waiting_ = 0;
   Bytes absent_;        // of living storages whose bytes are not on the device
   int rebuilding_ = 0;

@@ -141,11 +141,11 @@ Tick Engine::poison(const Record& record, std::span<const Tick> uses) {
 
 bool Engine::let_go(Record& record, Leave leave, std::optional<std::uint32_t> gap) {
   const bool clean = record.copy.has_value();
-  const bool droppable = leave != Leave::move && !record.copy && may_drop(record);
+  const bool droppable = leave != Leave::move && !record.copy && may_drop(record, gap.has_value());
   const double move = static_cast<double>(record.size.count) * options_.move_nanos_per_byte;
   bool drop = droppable && (leave == Leave::replay || static_cast<double>(survey(record).time.count) < move);
   if (!drop && !move_out(record)) {
-    if (!droppable && !may_drop(record)) return false;
+    if (!droppable && !may_drop(record, gap.has_value())) return false;
     drop = true;
   }
   auto& uses = last_uses(record);

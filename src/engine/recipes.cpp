@@ -10,22 +10,21 @@ namespace spillway {
 
 namespace {
 
-// A rebuild may run through this many records without bytes: beyond that a move is the better remedy, the recursion
-// stays shallow and the survey short.
-constexpr std::size_t kMostAncestors = 24;
+// A rebuild may run through this many records without bytes: beyond that a move is the better remedy, the recursion stays
+// shallow and the survey short. What a plan drops was priced with all it takes.
+constexpr std::size_t kMostAncestors = 24, kMostPlannedAncestors = 96;
 
 // The record and, each once, the records without bytes its rebuild runs through: dead ones, which come back as
-// temporaries, and dropped ones, which come back for good.
+// temporaries, and dropped ones, which come back for good. One at a time: a record knows by a number that it was seen.
 class Ancestry {
  public:
-  explicit Ancestry(const Record& record) { found_[count_++] = &record; }
+  Ancestry(const Record& record, std::uint64_t number, std::size_t most) : number_(number), most_(most) { (void)add(&record); }
 
   // False when there are too many.
   bool add(const Record* record) {
-    for (std::size_t i = 0; i < count_; ++i) {
-      if (found_[i] == record) return true;
-    }
-    if (count_ == kMostAncestors) return false;
+    if (record->surveyed == number_) return true;
+    if (count_ == most_) return false;
+    record->surveyed = number_;
     found_[count_++] = record;
     return true;
   }
@@ -33,7 +32,9 @@ class Ancestry {
   [[nodiscard]] const Record& operator[](std::size_t i) const { return *found_[i]; }
 
  private:
-  std::array<const Record*, kMostAncestors> found_;
+  const std::uint64_t number_;
+  const std::size_t most_;
+  std::array<const Record*, kMostPlannedAncestors> found_;
   std::size_t count_ = 0;
 };
 
@@ -156,9 +157,9 @@ void Engine::return_sides(std::span<Record* const> sides) {
 }
 
 // Walks everything a rebuild would have to run.
-Engine::Survey Engine::survey(const Record& record) const {
+Engine::Survey Engine::survey(const Record& record, bool planned) const {
   Survey survey;
-  Ancestry all(record);
+  Ancestry all(record, ++surveys_, planned ? kMostPlannedAncestors : kMostAncestors);
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (all[i].recipes.empty()) return survey;
     if (i == 0 || all[i].residence == Residence::gone) survey.bytes += all[i].size;
@@ -174,15 +175,15 @@ Engine::Survey Engine::survey(const Record& record) const {
   return survey;
 }
 
-bool Engine::may_drop(const Record& record) const {
-  const Survey found = survey(record);
+bool Engine::may_drop(const Record& record, bool planned) const {
+  const Survey found = survey(record, planned);
   // A rebuild runs beside the pinned arguments of the op that needs it: a quarter of the budget must do.
   // (Not the arena's own limit: this runs under its lock.)
   return found.legal && found.bytes <= options_.budget.value_or(options_.address_space) / 4;
 }
 
 void Engine::collect_leaves(const Record& record, std::vector<Record*>& leaves) const {
-  Ancestry dead(record);
+  Ancestry dead(record, ++surveys_, kMostPlannedAncestors);
   for (std::size_t i = 0; i < dead.size(); ++i) {
     for (const Recipe* recipe : dead[i].recipes) {
       for (const Ingredient& ingredient : recipe->ingredients) {
@@ -212,10 +213,10 @@ void Engine::inherit_leaves(Record& dead) {
 
 // A plan counts on a dead storage's memory: those it was an ingredient of are rebuilt from its own, unless one cannot be.
 bool Engine::try_spare(Record& dead) {
-  if (dead.exposed() || !survey(dead).legal) return false;
+  if (dead.exposed() || !survey(dead, /*planned=*/true).legal) return false;
   const Residence before = std::exchange(dead.residence, Residence::gone);
   const bool spared = std::ranges::all_of(dropped_, [&](const Record* heir) {
-    return std::ranges::find(heir->leaves, &dead) == heir->leaves.end() || may_drop(*heir);
+    return std::ranges::find(heir->leaves, &dead) == heir->leaves.end() || may_drop(*heir, /*planned=*/true);
   });
   dead.residence = before;
   if (!spared) return false;

@@ -57,6 +57,7 @@ struct Record {
   std::uint64_t born = 0;
   std::uint64_t born_step = 0;
   const char* maker = nullptr;   // the operator it was allocated in, while that is registered
+  mutable std::uint64_t surveyed = 0;  // the latest survey of ancestors that met it
   std::uint64_t unwilling = 0;   // the op counter + 1 at which its storage would not let go of it
   std::optional<Tick> arrival;   // its way in; streams in `arrived_on` already wait for it
   std::uint64_t arrived_on = 0;
