@@ -12,7 +12,7 @@ namespace {
 
 // A rebuild may run through this many records without bytes: beyond that a move is the better remedy, the recursion stays
 // shallow and the survey short. What a plan drops was priced with all it takes.
-constexpr std::size_t kMostAncestors = 24, kMostPlannedAncestors = 96;
+constexpr std::size_t kMostAncestors = 24, kMostPlannedAncestors = 256;
 
 // The record and, each once, the records without bytes its rebuild runs through: dead ones, which come back as
 // temporaries, and dropped ones, which come back for good. One at a time: a record knows by a number that it was seen.
@@ -177,9 +177,9 @@ Engine::Survey Engine::survey(const Record& record, bool planned) const {
 
 bool Engine::may_drop(const Record& record, bool planned) const {
   const Survey found = survey(record, planned);
-  // A rebuild runs beside the pinned arguments of the op that needs it: a quarter of the budget must do.
-  // (Not the arena's own limit: this runs under its lock.)
-  return found.legal && found.bytes <= options_.budget.value_or(options_.address_space) / 4;
+  // A rebuild runs beside the pinned arguments of the op that needs it: a quarter of the budget must do, where no plan has
+  // found the room. (Not the arena's own limit: this runs under its lock.)
+  return found.legal && (planned || found.bytes <= options_.budget.value_or(options_.address_space) / 4);
 }
 
 void Engine::collect_leaves(const Record& record, std::vector<Record*>& leaves) const {
