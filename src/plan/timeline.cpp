@@ -25,6 +25,7 @@ const Outcome& Timeline::run(std::span<const Choice> choices, BlockLog* log) {
   log_ = log;
   begin(choices);
   for (at_ = 0; at_ < step_.op_count(); ++at_) run_op(at_);
+  for (const StoragePlace storage : problem_.deaths(step_.op_count())) vanish(storage);
   outcome_.starts[step_.op_count()] = clock_;
   outcome_.sum.time = clock_;
   outcome_.sum.plain_time = step_.starts()[step_.op_count()];
