@@ -63,6 +63,7 @@ Record* Rebuild::run(OpRecipe& recipe, const Record& wanted, Record* so_far) {
     temporaries_.emplace_back(source, made);
     player_.rebuilt_ += made->size;
   }
+  free_siblings();  // before anybody is rebuilt for this: their memory is another's from here on
   Engine& engine = player_.engine();
   std::vector<Use> uses;
   auto lock = engine.lock();
@@ -93,7 +94,6 @@ Record* Rebuild::run(OpRecipe& recipe, const Record& wanted, Record* so_far) {
 
 // The result that is wanted; null for an op that changes what is there already.
 Record* Rebuild::execute(OpRecipe& recipe, const Record& wanted) {
-  free_siblings();
   const ScoreOp& op = recipe.op;
   Record* made = nullptr;
   std::vector<Record*> outputs = recipe.outputs;

@@ -147,6 +147,7 @@ class Rebuild {
       Record* source = slot.facts.record;
       if (source != nullptr && source != &wanted && source->residence == Residence::gone) temporary(*source);
     }
+    siblings_.clear();  // before anybody is rebuilt for this: their memory is another's from here on
     const Sides sides(engine_, recipe, wanted);
     c10::SmallVector<Use, 8> uses;
     for (Record* side : sides.records()) uses.push_back({side, false});
@@ -190,6 +191,7 @@ class Rebuild {
     for (const TensorFacts* facts : inputs) {
       if (facts->record != nullptr && facts->record->residence == Residence::gone) temporary(*facts->record);
     }
+    siblings_.clear();
     const Sides sides(engine_, *chain.norm, wanted);
     if (sides.records().empty()) return nullptr;
     c10::SmallVector<Use, 8> uses;
@@ -236,7 +238,6 @@ class Rebuild {
     const FrameGuard frame(call.chain.norm->op, uses, /*replay=*/true);
     const c10::impl::ExcludeDispatchKeyGuard no_handler{c10::DispatchKeySet(kKey)};
     const Nanos begin = adapter_.device().now();
-    siblings_.clear();
     const at::Tensor made = run_fused(call);
     if (!made.defined()) return nullptr;
     latest_ = {call.chain.norm->traced, begin, adapter_.device().now() - begin, /*lean=*/true};
@@ -257,7 +258,6 @@ class Rebuild {
     const at::AutoDispatchBelowADInplaceOrView below;
     const c10::AutoGradMode grad(recipe.grad_mode);
     const Nanos begin = adapter_.device().now();
-    siblings_.clear();  // their memory is another's from here on
     const bool lean = !sides.empty() && try_lean(recipe, stack, sides);
     if (!lean) {
       const GeneratorGuard generator(recipe.generator.get());
