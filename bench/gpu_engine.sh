@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# The engine on a card: its checks, the driver's count, memcheck, the operator sweep, the zoo; and bench/run.
+# The engine on a card: its checks, the driver's count, memcheck, the operator sweep, the zoo; and bench/run, dynamic, tensile.
 #
 #   bench/gpu_engine.sh build              stage the package with a stripped library, and the C++ tests, in build/gpu
 #   bench/gpu_engine.sh [PART ...]         checks driver memcheck contract sweep zoo (all without a word);
 #                                          results under $OUT, else build/gpu/results
 #   bench/gpu_engine.sh rows WORDS...      bench/run WORDS; goes on from the cells in build/gpu/rows, which come out in rows/
+#   bench/gpu_engine.sh dynamic WORDS...   bench/dynamic WORDS, likewise in build/gpu/dynamic
+#   bench/gpu_engine.sh tensile WORDS...   bench/tensile WORDS, likewise in build/gpu/tensile
 #
 # Needs python3 with torch; build/gpu is all that must be carried along.
 set -uo pipefail
@@ -52,12 +54,14 @@ memcheck() {
   grep -m1 "Invalid __global__ read" "$out/memcheck_stray.txt" || { failed=1; echo "memcheck: a stray read was not found"; }
 }
 
-if [ "${1:-}" = rows ]; then
-  shift
-  part rows 595 "$python" bench/run --out build/gpu/rows "$@"
-  cp -r build/gpu/rows "$out/"
-  exit $failed
-fi
+case ${1:-} in
+  rows | dynamic | tensile)
+    name=$1 driver=${1/rows/run}
+    shift
+    part "$name" 595 "$python" "bench/$driver" --out "build/gpu/$name" "$@"
+    cp -r "build/gpu/$name" "$out/"
+    exit $failed ;;
+esac
 
 for what in "${@:-checks driver memcheck contract sweep zoo}"; do
   for one in $what; do

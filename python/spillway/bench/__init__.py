@@ -10,14 +10,15 @@ beside a plain run of their own. This module only decides and starts; it imports
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import json
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from spillway import flags
 from spillway.bench import table
@@ -101,9 +102,11 @@ class Driver:
     tiny: bool
     deadline: float
     budget: int | None = None
+    rows: ClassVar[Mapping[str, Any]] = ROWS
+    module: ClassVar[str] = "measure"  # who measures
 
     def measure(self, name: str, missing: list[tuple[str, str | None]]) -> None:
-        row = ROWS[name]
+        row = self.rows[name]
         groups = [[cell] for cell in missing] if isinstance(row, Farthest) else processes(missing)
         for group in groups:
             rest = group
@@ -118,7 +121,7 @@ class Driver:
                     break
 
     def task(self, name: str, group: list[tuple[str, str | None]]) -> dict[str, Any]:
-        row, planned = ROWS[name], any(share and method not in REACTIVE for method, share in group)
+        row, planned = self.rows[name], any(share and method not in REACTIVE for method, share in group)
         warm, timed = WARM_PLANNED if planned else WARM, TIMED
         if self.tiny:
             warm, timed = 6 if planned else 2, 2
@@ -128,7 +131,7 @@ class Driver:
         return task
 
     def run_process(self, name: str, task: dict[str, Any], seconds: float) -> None:
-        command = [sys.executable, "-m", "spillway.bench.measure", json.dumps(task)]
+        command = [sys.executable, "-m", f"spillway.bench.{self.module}", json.dumps(task)]
         try:
             code = subprocess.run(command, timeout=seconds, check=False).returncode
         except subprocess.TimeoutExpired:
@@ -148,29 +151,40 @@ class Driver:
 
 def make_parser() -> flags.Parser:
     parser = flags.Parser(prog="spillway bench", description="Measures training steps on a card, plain, as others save memory, and inside budgets.")
+    add_flags(parser, ROWS, ("plain", "watch", *PEERS, *POLICIES), "bench-results")
+    parser.add_argument("--budget", type=float, metavar="GIB", help="of the rows that look for the largest size, instead of 12")
+    return parser
+
+
+def add_flags(parser: flags.Parser, rows: Mapping[str, Any], methods: Sequence[str], out: str) -> None:
+    """What every driver takes."""
     add = parser.add_argument
-    add("--only", nargs="+", choices=list(ROWS), metavar="ROW", default=list(ROWS), help=f"rows to measure: {', '.join(ROWS)}")
-    add("--methods", nargs="+", choices=["plain", "watch", *PEERS, *POLICIES], metavar="METHOD", help=f"of {', '.join((*PEERS, *POLICIES))}")
+    add("--only", nargs="+", choices=list(rows), metavar="ROW", default=list(rows), help=f"rows to measure: {', '.join(rows)}")
+    add("--methods", nargs="+", choices=methods, metavar="METHOD", help=f"of {', '.join(methods)}")
     add("--shares", nargs="+", metavar="PERCENT", help="of the plain peak, or floor, instead of the row's own")
     add("--minutes", type=float, default=60, help="start nothing after this long (default: 60); 0 only prints the table")
-    add("--out", default="bench-results", metavar="FOLDER", help="where results are kept (default: bench-results)")
+    add("--out", default=out, metavar="FOLDER", help=f"where results are kept (default: {out})")
     add("--device", default="cuda", help="cuda, cuda:N or cpu (default: cuda)")
-    add("--tiny", action="store_true", help="the same graphs, small: to try the driver itself")
-    add("--budget", type=float, metavar="GIB", help="of the rows that look for the largest size, instead of 12")
+    add("--tiny", "--small", action="store_true", help="the same graphs, small: to try the driver itself")
     add("--retry", action="store_true", help="measure again what failed")
-    return parser
+
+
+def drive(driver: Driver, given: argparse.Namespace, wanted_of: Callable[[str], list[tuple[str, str | None]]], tell: Callable[[Path], str]) -> int:
+    """Measures what is missing, then tells what is there."""
+    for name in given.only if given.minutes > 0 else []:
+        driver.measure(name, [cell for cell in wanted_of(name) if not Cell(driver.folder, name, *cell).is_done(given.retry)])
+    text = tell(driver.folder)
+    print(text)
+    if driver.folder.is_dir():
+        (driver.folder / "table.md").write_text(text + "\n")
+    return 0
+
+
+def deadline_of(given: argparse.Namespace) -> float:
+    return time.monotonic() + 60 * given.minutes
 
 
 def main(arguments: Sequence[str]) -> int:
     given = make_parser().parse_args(arguments)
-    folder = Path(given.out)
-    driver = Driver(folder, given.device, given.tiny, time.monotonic() + 60 * given.minutes, None if given.budget is None else int(given.budget * GIB))
-    for name in given.only if given.minutes > 0 else []:
-        wanted = wanted_cells(ROWS[name], given.methods, given.shares)
-        missing = [cell for cell in wanted if not Cell(folder, name, *cell).is_done(given.retry)]
-        driver.measure(name, missing)
-    text = table.markdown(folder)
-    print(text)
-    if folder.is_dir():
-        (folder / "table.md").write_text(text + "\n")
-    return 0
+    driver = Driver(Path(given.out), given.device, given.tiny, deadline_of(given), None if given.budget is None else int(given.budget * GIB))
+    return drive(driver, given, lambda name: wanted_cells(ROWS[name], given.methods, given.shares), table.markdown)

@@ -41,6 +41,8 @@ class Measured:
 class Bench:
     """A model on a device, and how many steps come before the timed ones."""
 
+    average = staticmethod(statistics.median)
+
     def __init__(self, task: dict[str, Any]) -> None:
         self.row, self.device, self.tiny = task["row"], task["device"], task["tiny"]
         self.warm, self.timed = task["warm"], task["timed"]
@@ -65,12 +67,15 @@ class Bench:
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()
 
+    def work(self) -> models.Work:
+        return models.STEPS[self.row](self.device, self.tiny)
+
     def train(self, prepare: Callable[[models.Work], Any] | None = None, around: Any = contextlib.nullcontext,
               steps: tuple[int, int] | None = None) -> Measured:  # fmt: skip
         """`prepare` changes the work before the first step, `around` is entered for every forward."""
         self.forget()
         torch.manual_seed(0)
-        work = models.STEPS[self.row](self.device, self.tiny)
+        work = self.work()
         if prepare is not None:
             prepare(work)
         warm, timed = steps or (self.warm, self.timed)
@@ -83,7 +88,7 @@ class Bench:
         marks.append(self.mark())
         times = self.milliseconds(marks)[warm:]
         peaks = (torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()) if self.on_card else (None, None)
-        return Measured(statistics.median(times), digest([*losses, *work.forward.parameters()]), *peaks)
+        return Measured(self.average(times), digest([*losses, *work.forward.parameters()]), *peaks)
 
     def step(self, work: models.Work, around: Any) -> torch.Tensor:
         with around():
@@ -206,8 +211,8 @@ def farthest(cell: cells.Cell, bench: Bench, make: Callable[[int], models.Work],
 
 # ---- one process's share ----
 
-def measure_rows(task: dict[str, Any], folder: Path) -> None:
-    bench, plain = Bench(task), None
+def measure_rows(task: dict[str, Any], folder: Path, bench: Bench, one_cell: Callable[..., tuple[Measured, dict[str, Any]]]) -> None:
+    plain = None
     for method, share in task["cells"]:
         cell = cells.Cell(folder, task["row"], method, share)
         try:
@@ -256,13 +261,20 @@ def measure_farthest(task: dict[str, Any], folder: Path) -> None:
         print(f"{task['row']} {method}: {cell.in_a_line()}", flush=True)
 
 
+def be_deterministic(tiny: bool, warn_only: bool = False) -> None:
+    if tiny:
+        torch.set_num_threads(1)  # two threads that wait for each other crawl where others compute
+    torch.use_deterministic_algorithms(True, warn_only=warn_only)
+    torch.utils.deterministic.fill_uninitialized_memory = False
+
+
 def main() -> None:
     task = json.loads(sys.argv[1])
-    if task["tiny"]:
-        torch.set_num_threads(1)  # two threads that wait for each other crawl where others compute
-    torch.use_deterministic_algorithms(True)
-    torch.utils.deterministic.fill_uninitialized_memory = False
-    (measure_farthest if "start" in task else measure_rows)(task, Path(task["folder"]))
+    be_deterministic(task["tiny"])
+    if "start" in task:
+        measure_farthest(task, Path(task["folder"]))
+    else:
+        measure_rows(task, Path(task["folder"]), Bench(task), one_cell)
 
 
 if __name__ == "__main__":

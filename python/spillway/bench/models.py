@@ -38,7 +38,7 @@ class Work:
     def checkpoint_blocks(self) -> None:
         for block in self.blocks:
             forward = block.forward
-            block.forward = lambda *words, _forward=forward: checkpoint(_forward, *words, use_reentrant=False)
+            block.forward = lambda *words, _forward=forward, **more: checkpoint(_forward, *words, use_reentrant=False, **more)
 
 
 def torchvision_models():
@@ -95,10 +95,10 @@ def vit(device: str, tiny: bool) -> Work:
     return image_work(model, device, 4 if tiny else 256, 32 if tiny else 224, model.encoder.layers)
 
 
-def densenet(device: str, tiny: bool) -> Work:
+def densenet(device: str, tiny: bool, batch: int | None = None, bf16: bool = True) -> Work:
     models = torchvision_models()
     model = models.DenseNet(8, (2, 2), 16) if tiny else models.densenet121()
-    return image_work(model, device, 4 if tiny else 128, 64 if tiny else 224, [])
+    return image_work(model, device, batch or (4 if tiny else 128), 64 if tiny else 224, [], bf16)
 
 
 def vgg(device: str, tiny: bool, batch: int | None = None, bf16: bool = True) -> Work:
@@ -223,4 +223,22 @@ def fp32_batch(name: str, device: str, tiny: bool, batch: int) -> Work:
     return resnet({"resnet101": [3, 4, 23, 3], "resnet152": [3, 8, 36, 3]}[name], device, batch, tiny, bf16=False)
 
 
+def inception3(device: str, tiny: bool) -> Work:
+    """Without the second head, which TENSILE's has neither."""
+    model = torchvision_models().Inception3(aux_logits=False, init_weights=False)
+    return image_work(model, device, 2 if tiny else 16, 75 if tiny else 299, [], bf16=False)
+
+
+def tensile(name: str) -> Callable[[str, bool], Work]:
+    """The models of TENSILE's table: batch 16, single precision."""
+    if name == "inception3":
+        return inception3
+    if name == "inception4":
+        return lambda device, tiny: image_work(inception4(), device, 2 if tiny else 16, 299, [], bf16=False)
+    if name == "densenet":
+        return lambda device, tiny: densenet(device, tiny, batch=4 if tiny else 16, bf16=False)
+    return lambda device, tiny: {"vgg16": vgg, "resnet50": resnet50}[name](device, tiny, 16, bf16=False)
+
+
 STEPS = {"resnet50": resnet50, "gpt2": gpt2, "vit": vit, "densenet": densenet, "vgg16": vgg}
+STEPS |= {f"tensile-{name}": tensile(name) for name in ("vgg16", "inception3", "inception4", "resnet50", "densenet")}
