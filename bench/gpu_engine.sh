@@ -5,8 +5,8 @@
 #   bench/gpu_engine.sh [PART ...]         checks driver memcheck contract sweep zoo (all without a word);
 #                                          results under $OUT, else build/gpu/results
 #   bench/gpu_engine.sh rows WORDS...      bench/run WORDS; goes on from the cells in build/gpu/rows, which come out in rows/
-#   bench/gpu_engine.sh dynamic WORDS...   bench/dynamic WORDS, likewise in build/gpu/dynamic
-#   bench/gpu_engine.sh tensile WORDS...   bench/tensile WORDS, likewise in build/gpu/tensile
+#   bench/gpu_engine.sh dynamic WORDS...   bench/dynamic WORDS, likewise in build/gpu/dynamic; all cells come out in dynamic.tar
+#   bench/gpu_engine.sh tensile WORDS...   bench/tensile WORDS, likewise in build/gpu/tensile and tensile.tar
 #
 # Needs python3 with torch; build/gpu is all that must be carried along.
 set -uo pipefail
@@ -59,7 +59,7 @@ case ${1:-} in
     name=$1 driver=${1/rows/run}
     shift
     part "$name" 595 "$python" "bench/$driver" --out "build/gpu/$name" "$@"
-    cp -r "build/gpu/$name" "$out/"
+    if [ "$name" = rows ]; then cp -r build/gpu/rows "$out/"; else tar -C build/gpu -cf "$out/$name.tar" "$name"; fi
     exit $failed ;;
 esac
 
