@@ -40,7 +40,7 @@ void look_at(const std::string& path) {
     std::vector<Presence> there;
     for (const PlannedBlock& block : list.blocks) there.push_back(block.there);
     const auto begin = std::chrono::steady_clock::now();
-    const Places places = find_places(list.blocks, step.op_count(), list.elsewhere, {.from = 2_MiB, .limit = limit});
+    const Places places = find_places(list, step.op_count(), {.from = 2_MiB, .limit = limit});
     const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
     const Bytes bound = most_at_once(there);
     fmt::print("{:24} {:3} %  limit {:9.1f}  predicted {:9.1f} (+{:.1f} %)  elsewhere {:8.1f}  at once {:9.1f}  top {:9.1f} (+{:.1f} %)  room {:9.1f}  {:5} blocks {:6.0f} ms\n",

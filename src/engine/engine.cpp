@@ -53,10 +53,10 @@ Engine::~Engine() {
 
 // --- memory ---------------------------------------------------------------------------------------------------------
 
-std::optional<Block> Engine::take(Bytes size, StreamId on, Lock& lock, std::optional<std::uint32_t> gap) {
+std::optional<Block> Engine::take(Bytes size, StreamId on, Lock& lock, const Record* returns) {
   const Nanos waited = tape_.on() ? arena_.waited() : 0_ns;
   for (;;) {
-    if (auto block = try_take(size, on, lock, gap)) {
+    if (auto block = try_take(size, on, lock, returns)) {
       if (tape_.on()) trace_room_wait(arena_.waited() - waited);
       return block;
     }
@@ -64,10 +64,10 @@ std::optional<Block> Engine::take(Bytes size, StreamId on, Lock& lock, std::opti
   }
 }
 
-std::optional<Block> Engine::try_take(Bytes size, StreamId on, Lock& lock, std::optional<std::uint32_t> gap, bool only) {
+std::optional<Block> Engine::try_take(Bytes size, StreamId on, Lock& lock, const Record* returns, bool only) {
   const Bytes whole = round_up(size, options_.alignment);
   std::optional<Block> block;
-  auto place = gap ? layout_.find_place(whole, *gap) : std::nullopt;
+  auto place = find_place(whole, returns);
   if (place) block = arena_.try_allocate_at(place->range, on);
   if (place && !block && clear_the_way(place->range, lock)) block = arena_.try_allocate_at(place->range, on);
   if (!block && !(place && only)) {
@@ -77,6 +77,12 @@ std::optional<Block> Engine::try_take(Bytes size, StreamId on, Lock& lock, std::
   if (commits_ != arena_.commits()) note_reserved();
   if (block) layout_.took(block->chunk, whole, place);
   return block;
+}
+
+std::optional<Layout::Place> Engine::find_place(Bytes size, const Record* returns) const {
+  if (returns == nullptr) return layout_.find_place(size, kNoPlace);
+  if (returns->gap) return layout_.find_place(size, *returns->gap);
+  return layout_.find_lasting_place(returns->id, size);
 }
 
 void Engine::free_block(const Block& block, std::span<const Tick> last_uses) {
@@ -115,7 +121,7 @@ void Engine::settle(Record& record, const Block& block) {
 Record* Engine::try_allocate(Bytes size, StreamId on, const char* maker) {
   Lock lock(mutex_);
   const Nanos waited = wants_times() ? arena_.waited() : 0_ns;
-  const auto block = take(size, on, lock, kNoPlace);
+  const auto block = take(size, on, lock, nullptr);
   if (!block) return nullptr;
   if (wants_times() && arena_.waited() != waited) owner_.waited_for_memory();
   Record* record = shelf_.take();

@@ -280,11 +280,11 @@ class Engine {
   [[nodiscard]] StreamId compute() const { return compute_; }
 
  private:
-  // In its place, if it has one. `gap`: of the plan, for a way back over it; kNoPlace: for something new; none: for a way
-  // back that no plan knows of.
-  [[nodiscard]] std::optional<Block> take(Bytes size, StreamId on, Lock& lock, std::optional<std::uint32_t> gap);
+  // In its place, if it has one. `returns`: who comes back; null: it is for something new.
+  [[nodiscard]] std::optional<Block> take(Bytes size, StreamId on, Lock& lock, const Record* returns);
   // The same, and nobody leaves for it except who lies in its place without a right to it. `only`: in its place or not yet.
-  [[nodiscard]] std::optional<Block> try_take(Bytes size, StreamId on, Lock& lock, std::optional<std::uint32_t> gap, bool only = false);
+  [[nodiscard]] std::optional<Block> try_take(Bytes size, StreamId on, Lock& lock, const Record* returns, bool only = false);
+  [[nodiscard]] std::optional<Layout::Place> find_place(Bytes size, const Record* returns) const;
   [[nodiscard]] bool clear_the_way(Range range, Lock& lock);
   void free_block(const Block& block, std::span<const Tick> last_uses);
   [[nodiscard]] bool make_room(Bytes size, Lock& lock);

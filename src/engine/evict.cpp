@@ -189,7 +189,7 @@ bool Engine::bring_home(Record* record, Lock& lock) {
 
 bool Engine::fetch(Record* record, Lock& lock) {
   record->residence = Residence::arriving;
-  const auto block = take(record->size, mover_.in_stream(), lock, record->gap);
+  const auto block = take(record->size, mover_.in_stream(), lock, record);
   if (!block) {
     record->residence = Residence::away;
     changed_.notify_all();

@@ -13,16 +13,24 @@ constexpr std::int64_t kMarginParts = 100;
 
 }  // namespace
 
-Places find_places(std::span<const PlannedBlock> blocks, std::uint32_t ops, Bytes elsewhere, const Ground& ground) {
+Places find_places(const BlockList& list, std::uint32_t ops, const Ground& ground) {
+  const std::span<const PlannedBlock> blocks = list.blocks;
   Places places;
-  places.room = ground.limit - elsewhere - ground.limit / kMarginParts;
+  places.room = ground.limit - list.elsewhere - ground.limit / kMarginParts;
+  Bytes lasting;
+  for (const LastingBlock& block : list.lasting) {
+    const Bytes size = round_up(block.size, ground.alignment);
+    places.lasting.push_back({block.storage, size, ground.from + lasting});
+    lasting += size;
+  }
+  std::ranges::sort(places.lasting, {}, &Places::Lasting::storage);
   std::vector<Presence> there;
   for (const PlannedBlock& block : blocks) {
     there.push_back(block.there);
     there.back().size = round_up(block.there.size, ground.alignment);
   }
-  const Placement placed = place(there, places.room);
-  places.top = placed.top;
+  const Placement placed = place(there, places.room - lasting);
+  places.top = lasting + placed.top;
   std::vector<std::uint32_t> order(blocks.size());
   std::iota(order.begin(), order.end(), 0U);
   std::ranges::stable_sort(order, {}, [&](std::uint32_t at) { return blocks[at].during; });
@@ -33,7 +41,7 @@ Places find_places(std::span<const PlannedBlock> blocks, std::uint32_t ops, Byte
       const std::uint32_t gap = blocks[*next].gap;
       if (gap != kNoPlace && places.of_gap.size() <= gap) places.of_gap.resize(gap + 1, kNoPlace);
       if (gap != kNoPlace) places.of_gap[gap] = static_cast<std::uint32_t>(places.entries.size());
-      places.entries.push_back({there[*next].size, ground.from + placed.offsets[*next], gap});
+      places.entries.push_back({there[*next].size, ground.from + lasting + placed.offsets[*next], gap});
     }
   }
   places.first.push_back(static_cast<std::uint32_t>(places.entries.size()));
@@ -68,13 +76,19 @@ std::optional<Layout::Place> Layout::find_place(Bytes size, std::uint32_t gap) c
   return std::nullopt;
 }
 
+std::optional<Layout::Place> Layout::find_lasting_place(StorageId storage, Bytes size) const {
+  if (!places_) return std::nullopt;
+  const auto found = std::ranges::lower_bound(places_->lasting, storage, {}, &Places::Lasting::storage);
+  if (found == places_->lasting.end() || found->storage != storage || found->size != size) return std::nullopt;
+  return Place{.range = {found->offset, found->offset + size}};
+}
+
 void Layout::took(ChunkId chunk, Bytes size, const std::optional<Place>& place) {
-  if (!on_ || size < kSmallest) return;
   if (!place) {
-    ++misses_;
+    misses_ += on_ && size >= kSmallest ? 1 : 0;
     return;
   }
-  taken_[place->entry] = true;
+  if (place->entry != kNoPlace) taken_[place->entry] = true;
   if (by_chunk_.size() <= chunk.index) by_chunk_.resize(chunk.index + 1);
   by_chunk_[chunk.index] = uses_;
 }

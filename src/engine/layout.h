@@ -27,7 +27,13 @@ struct Places {
     Bytes size, offset;
     std::uint32_t gap = kNoPlace;
   };
+  // Of a storage that is there all the time.
+  struct Lasting {
+    StorageId storage;
+    Bytes size, offset;
+  };
   std::vector<Entry> entries;
+  std::vector<Lasting> lasting;      // by storage
   std::vector<std::uint32_t> first;  // by op
   std::vector<std::uint32_t> of_gap; // by gap of the plan: the entry its way back has; kNoPlace: none
   Bytes top, room;                   // the highest end, and how high it may be
@@ -41,8 +47,8 @@ struct Ground {
   Bytes alignment = 512_B;
 };
 
-// `ops`: how many the step has. `elsewhere`: bytes that are there all the time and have no place.
-[[nodiscard]] Places find_places(std::span<const PlannedBlock> blocks, std::uint32_t ops, Bytes elsewhere, const Ground& ground);
+// `ops`: how many the step has.
+[[nodiscard]] Places find_places(const BlockList& list, std::uint32_t ops, const Ground& ground);
 
 class Layout {
  public:
@@ -56,10 +62,12 @@ class Layout {
   void leave_course() { on_ = false; }
   // The place of the block that is asked for now, for a way back over this gap of the plan if that is named; none: anywhere.
   struct Place {
-    std::uint32_t entry = 0;
+    std::uint32_t entry = kNoPlace;  // none: of one that lasts
     Range range;
   };
   [[nodiscard]] std::optional<Place> find_place(Bytes size, std::uint32_t gap) const;
+  // The place of a storage that is there all the time.
+  [[nodiscard]] std::optional<Place> find_lasting_place(StorageId storage, Bytes size) const;
   void took(ChunkId chunk, Bytes size, const std::optional<Place>& place);
   void freed(ChunkId chunk);
   // It lies where it should. Others give way.

@@ -96,7 +96,7 @@ std::shared_ptr<const Script> Planner::write(const PlanTask& task, const PlanReq
     for (const PlannedBlock& block : list.blocks) {
       if (block.gap != kNoPlace) fetches[block.gap] = block.during;
     }
-    places = std::make_shared<const Places>(find_places(list.blocks, request.step.op_count(), list.elsewhere, task.ground));
+    places = std::make_shared<const Places>(find_places(list, request.step.op_count(), task.ground));
   }
   return std::make_shared<Script>(*task.steps, request.step, plan, request.budget, std::move(places), fetches, /*any_size=*/task.foreseen != nullptr);
 }

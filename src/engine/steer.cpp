@@ -55,7 +55,7 @@ void Engine::start_due(Bytes need, Lock& lock) {
 // False when there is no room, or somebody has its place. See Note [Promote outside the lock].
 bool Engine::try_prefetch(Record* record, Lock& lock) {
   if (record->orphan) return true;
-  const auto block = try_take(record->size, mover_.in_stream(), lock, record->gap, /*only=*/true);
+  const auto block = try_take(record->size, mover_.in_stream(), lock, record, /*only=*/true);
   if (!block) return false;
   record->residence = Residence::arriving;
   ++record->refs;
@@ -156,7 +156,7 @@ void Engine::begin_recording(bool sample) {
   if (sample) recorder_.begin_sample();
   else recorder_.begin();
   const auto tell = [&](const Record* record) {
-    if (!record->hidden && !record->orphan) recorder_.birth(*record);
+    if (!record->hidden && !record->orphan) recorder_.birth(*record, record->owner == nullptr || record->exposed());
   };
   table_.for_each(tell);
   std::ranges::for_each(away_, tell);
@@ -218,6 +218,16 @@ void Engine::adopt_places(std::shared_ptr<const Places> places, Lock& lock) {
     return plan_with_more_slack(1 + over.count * kSlackParts / arena_.limit().count);
   }
   layout_.use(std::move(places));
+  // Gaps are numbered anew, and some who last lie where they should already.
+  for (const auto* absent : {&away_, &dropped_}) {
+    for (Record* record : *absent) record->gap.reset();
+  }
+  table_.for_each([&](const Record* record) {
+    const Bytes whole = round_up(record->size, options_.alignment);
+    if (const auto place = layout_.find_lasting_place(record->id, whole); place && place->range == record->block.range) {
+      layout_.took(record->block.chunk, whole, place);
+    }
+  });
   move_house(lock);
   placed_steps_ = 0;
 }

@@ -40,9 +40,10 @@ void StepRecorder::open_sample() {
   steps_.trace.events.emplace_back(StepBegin{.step = kStep, .job = kJob, .at = {}, .signature = {}});
 }
 
-void StepRecorder::birth(const Record& record) {
+void StepRecorder::birth(const Record& record, bool stays) {
   if (!on_) return;
-  steps_.trace.events.emplace_back(StorageBirth{.storage = record.id, .size = record.size, .kind = StorageKind::unknown, .job = kJob, .at = {}});
+  steps_.trace.events.emplace_back(StorageBirth{.storage = record.id, .size = record.size,
+                                                .kind = stays ? StorageKind::workspace : StorageKind::unknown, .job = kJob, .at = {}});
 }
 
 void StepRecorder::death(const Record& record) {

@@ -40,7 +40,8 @@ class StepRecorder {
   // Only the step to plan, for its sizes and times; whoever lives is told first, then it is opened.
   void begin_sample();
   void open_sample();
-  void birth(const Record& record);
+  // `stays`: it never leaves.
+  void birth(const Record& record, bool stays = false);
   void death(const Record& record);
   void op(const OpNote& note, OpKey key);
   // True when both steps are there.

@@ -8,6 +8,7 @@ namespace spillway {
 void BlockLog::open(std::uint32_t storage, Bytes size, std::uint32_t during, bool first) {
   latest_[storage] = open_workspace(size, during);
   entries_.back().first = first;
+  entries_.back().storage = storage;
   if (first) first_[storage] = latest_[storage];
 }
 
@@ -46,6 +47,12 @@ BlockList BlockLog::take(const Liveness& step, Bytes smallest) {
   }
   for (const Entry& entry : entries_) {
     if (entry.left_out) continue;
+    const LiveStorage* storage = entry.storage == kNone ? nullptr : &step.storages()[entry.storage];
+    const bool lasts = entry.first && entry.block.there.end == kOpen && storage->kind != StorageKind::workspace;
+    if (lasts && storage->size >= smallest) {
+      list.lasting.push_back({storage->id, storage->size});
+      continue;
+    }
     if (entry.first || entry.block.there.end == kOpen) list.elsewhere += entry.block.there.size;
     else if (entry.block.there.size >= smallest) list.blocks.push_back(entry.block);
   }

@@ -15,9 +15,16 @@ struct PlannedBlock {
   std::uint32_t gap = kNoPlace;  // of the plan: whose way back it is for
 };
 
+// There all the time.
+struct LastingBlock {
+  StorageId storage;
+  Bytes size;
+};
+
 struct BlockList {
   std::vector<PlannedBlock> blocks;  // in the order they are taken
-  Bytes elsewhere;                   // of those that are there all the time, or of which nobody knows how they come and go
+  std::vector<LastingBlock> lasting;
+  Bytes elsewhere;                   // of those that never leave, or of which nobody knows how they come and go
 };
 
 // `smallest`: who is below it is left out.
@@ -45,6 +52,7 @@ class BlockLog {
  private:
   struct Entry {
     PlannedBlock block;
+    std::uint32_t storage = kNone;
     bool first = false, left_out = false;
   };
   void link_to_next_step(std::uint32_t at, std::uint32_t first, Bytes& elsewhere);
