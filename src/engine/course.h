@@ -3,12 +3,31 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "engine/record.h"
 #include "engine/script.h"
 
 namespace spillway {
+
+// How long a step by one script takes, once the run has settled in it.
+class Stride {
+ public:
+  // `settled`: it went as planned from its first op to its last.
+  void note_step(Nanos now, bool settled) {
+    if (!settled) steps_ = 0;
+    else if (steps_++ == kSettling) began_ = now;
+    else if (steps_ == kSettling + kMeasured + 1) time_ = Nanos{(now - began_).count / kMeasured};
+  }
+  [[nodiscard]] std::optional<Nanos> time() const { return time_; }
+
+ private:
+  static constexpr int kSettling = 2, kMeasured = 6;
+  int steps_ = 0;
+  Nanos began_;
+  std::optional<Nanos> time_;
+};
 
 struct Course {
   // A record outlives its storage, and may have been home since: the numbers tell.
@@ -22,7 +41,14 @@ struct Course {
     }
   };
 
+  // A script that was followed before the one at hand, and how long its steps took.
+  struct Proven {
+    std::shared_ptr<const Script> script;
+    Nanos time;
+  };
+
   std::shared_ptr<const Script> script;  // null: nothing to follow
+  std::optional<Proven> before;          // as long as the one at hand has to prove itself
   bool on = false;                       // this step has gone by the script so far
   std::size_t next = 0;
   std::vector<Gone> gone;                // by gap
@@ -30,11 +56,16 @@ struct Course {
   int steps = 0;                         // begun by this script
   int missed = 0;                        // steps in a row that went another way
   int surprises = 0;                     // in this step: room that had to be made though the plan had enough
+  Stride stride;
+  bool outdated = false;                 // planned for a world that is no more: any other script is better
 
   void set(std::shared_ptr<const Script> made) {
     script = std::move(made);
     gone.assign(script ? script->gap_count() : 0, {});
+    before.reset();
     missed = steps = 0;
+    stride = {};
+    outdated = false;
   }
   void begin_step() {
     on = script != nullptr;

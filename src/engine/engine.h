@@ -332,6 +332,8 @@ class Engine {
   void plan_with_more_slack(std::int64_t more);
   void follow_link();
   void settle_layout(bool followed, Lock& lock);
+  void change_course(Lock& lock);
+  void follow(std::shared_ptr<const Script> script, Lock& lock);
   void adopt_places(std::shared_ptr<const Places> places, Lock& lock);
   void move_house(Lock& lock);
   [[nodiscard]] Ground ground() const { return {.from = arena_.placed_from(), .limit = arena_.limit(), .alignment = options_.alignment}; }

@@ -11,11 +11,10 @@ constexpr int kTriesARound = 2000;
 constexpr int kPlacingRounds = 6;
 constexpr std::int64_t kBudgetParts = 200;  // of the budget, less in every round
 
-// In thousandths of a step's time.
-constexpr std::int64_t kLeastGain = 10, kLeastLastGain = 2;
+constexpr std::int64_t kLeastGain = 100;    // a part of a step's time
 
-bool is_worth(const Prediction& better, const Prediction& than, std::int64_t least) {
-  return better.over < than.over || better.time.count < than.time.count - than.time.count * least / 1000;
+bool is_worth(const Prediction& better, const Prediction& than) {
+  return better.over < than.over || better.time.count < than.time.count - than.time.count / kLeastGain;
 }
 
 }  // namespace
@@ -45,6 +44,11 @@ void Planner::cancel() {
   task_.reset();
   script_.reset();
   busy_ = false;
+}
+
+std::optional<Prediction> Planner::offer() const {
+  const std::lock_guard lock(mutex_);
+  return script_ ? std::optional(script_->predicted()) : std::nullopt;
 }
 
 std::shared_ptr<const Script> Planner::take() {
@@ -127,10 +131,10 @@ void Planner::work(const PlanTask& task) {
   Prediction told = script->predicted();
   publish(std::move(script));
   // Every new script costs a step or two until the run has settled in it: little gains are told together.
-  const auto offer = [&](Plan found, std::int64_t least) {
+  const auto offer = [&](Plan found) {
     const bool better = is_better(found.predicted, plan_.predicted);
-    if (!better && !is_worth(plan_.predicted, told, least)) return;
-    if (better && !is_worth(found.predicted, told, least)) {
+    if (!better && !is_worth(plan_.predicted, told)) return;
+    if (better && !is_worth(found.predicted, told)) {
       plan_ = std::move(found);
       return;
     }
@@ -142,10 +146,9 @@ void Planner::work(const PlanTask& task) {
     publish(std::move(script));
   };
   if (plan_.gaps.empty() || task.policy->further == nullptr || task.quick) return;
-  if (!is_stale()) offer(task.policy->further(request, plan_), kLeastGain);
+  if (!is_stale()) offer(task.policy->further(request, plan_));
   for (int round = 0; round < task.rounds && !is_stale(); ++round) {
-    const bool last = round + 1 == task.rounds;
-    offer(improve(request, plan_, kTriesARound, static_cast<std::uint32_t>(round)), last ? kLeastLastGain : kLeastGain);
+    offer(improve(request, plan_, kTriesARound, static_cast<std::uint32_t>(round)));
   }
 }
 

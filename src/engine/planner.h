@@ -37,6 +37,8 @@ class Planner {
   // What was under way is given up.
   void start(PlanTask task);
   void cancel();
+  // What the newest script that nobody took yet promises.
+  [[nodiscard]] std::optional<Prediction> offer() const;
   // The newest script that nobody took yet; null when there is none.
   [[nodiscard]] std::shared_ptr<const Script> take();
   [[nodiscard]] bool busy() const;

@@ -17,7 +17,8 @@ constexpr std::int64_t kSlackParts = 100;  // of the budget: holes between stora
 constexpr double kDrift = 1.3;       // of a copy's time; both directions at once explain 1.1
 constexpr int kMostMoves = 2;        // of whoever is in the way of places, until plans leave more room
 constexpr int kSettlingSteps = 2;    // until blocks taken before there were places are gone
-constexpr std::int64_t kFirstSlack = 2, kMostSlack = 25;
+constexpr std::int64_t kFirstSlack = 1, kMostSlack = 25;
+constexpr std::int64_t kWorth = 100, kFarWorth = 20;  // parts of a step's time for which a script is changed
 
 }  // namespace
 
@@ -123,6 +124,7 @@ void Engine::steer_end_step(const std::vector<Nanos>& durations, Lock& lock) {
     stats_.planned_steps += followed ? 1 : 0;
     stats_.surprises += course_.surprises;
     settle_layout(followed, lock);
+    course_.stride.note_step(device_.now(), followed && course_.surprises == 0);
     if (course_.missed >= kMostMissed) course_.set(nullptr);
   }
   if (recorder_.end_step()) {
@@ -140,16 +142,41 @@ void Engine::steer_end_step(const std::vector<Nanos>& durations, Lock& lock) {
     begin_recording();
   }
   if (course_.steps >= kSettlingSteps && recorded_) follow_link();
-  if (auto script = planner_.take()) {
-    tape_.plan(options_.plans->name, arena_.limit(), script->predicted());
-    const auto places = script->places();
-    course_.set(std::move(script));
-    layout_.use(nullptr);
-    moves_ = 0;
-    if (places) adopt_places(places, lock);
-  }
+  change_course(lock);
   course_.begin_step();
   layout_.begin_step(course_.on);
+}
+
+// A script is changed for one that promises enough, and only after it was seen how long its own steps take: what does not
+// keep its promise is taken back. A change costs steps until the run has settled again.
+void Engine::change_course(Lock& lock) {
+  const std::optional<Nanos> time = course_.stride.time();
+  if (course_.before && time) {
+    const auto before = std::exchange(course_.before, std::nullopt);
+    if (time->count > before->time.count + before->time.count / kWorth) {
+      planner_.cancel();
+      return follow(before->script, lock);
+    }
+  }
+  const std::optional<Prediction> offered = planner_.offer();
+  if (!offered) return;
+  const bool good = course_.script && !course_.outdated && course_.missed == 0 && course_.surprises == 0;
+  const Nanos now = good ? course_.script->predicted().time : 0_ns;
+  const bool far_better = good && (offered->over < course_.script->predicted().over || offered->time.count < now.count - now.count / kFarWorth);
+  if (good && !far_better && !time) return;
+  if (good && !far_better && offered->time.count > now.count - now.count / kWorth) return;
+  auto before = good && time ? std::optional(Course::Proven{course_.script, *time}) : std::nullopt;
+  follow(planner_.take(), lock);
+  course_.before = std::move(before);
+}
+
+void Engine::follow(std::shared_ptr<const Script> script, Lock& lock) {
+  tape_.plan(options_.plans->name, arena_.limit(), script->predicted());
+  const auto places = script->places();
+  course_.set(std::move(script));
+  layout_.use(nullptr);
+  moves_ = 0;
+  if (places) adopt_places(places, lock);
 }
 
 void Engine::begin_recording(bool sample) {
@@ -165,6 +192,7 @@ void Engine::begin_recording(bool sample) {
 }
 
 void Engine::start_planning(bool anew) {
+  course_.outdated = true;
   const Bytes budget = arena_.limit() * (kSlackParts - slack_) / kSlackParts;
   planner_.start({.steps = recorded_, .costs = options_.costs, .budget = budget, .ground = ground(), .policy = options_.plans,
                   .rounds = options_.plan_rounds, .anew = anew, .at_once = options_.plans_at_once});

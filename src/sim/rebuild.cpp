@@ -23,20 +23,25 @@ void Rebuild::free_siblings() {
 
 void Rebuild::run() {
   Record* made = make(target_);
-  const auto* last = static_cast<const OpRecipe*>(target_.recipes.back());
+  const auto lock = player_.engine().lock();
+  hand_over(target_, made, replays_);
+}
+
+// What the op made beside: home if somebody has dropped it, or nobody's.
+void Rebuild::settle_siblings(const Recipe& recipe) {
   Siblings homeless;
   {
     const auto lock = player_.engine().lock();
-    hand_over(target_, made, replays_);
     const ReplayNote beside{latest_.op, latest_.start, 0_ns};
     for (const auto& [position, record] : siblings_) {
-      Record* sibling = last->outputs[position];
+      Record* sibling = recipe.outputs[position];
       const bool dropped = sibling != nullptr && sibling->residence == Residence::dropped && sibling->recipes.size() == 1;
       if (dropped) hand_over(*sibling, record, {&beside, 1});
       else homeless.emplace_back(position, record);
     }
   }
   siblings_ = std::move(homeless);
+  free_siblings();
 }
 
 void Rebuild::hand_over(Record& record, Record* made, std::span<const ReplayNote> replays) {
@@ -63,7 +68,6 @@ Record* Rebuild::run(OpRecipe& recipe, const Record& wanted, Record* so_far) {
     temporaries_.emplace_back(source, made);
     player_.rebuilt_ += made->size;
   }
-  free_siblings();  // before anybody is rebuilt for this: their memory is another's from here on
   Engine& engine = player_.engine();
   std::vector<Use> uses;
   auto lock = engine.lock();
@@ -89,6 +93,8 @@ Record* Rebuild::run(OpRecipe& recipe, const Record& wanted, Record* so_far) {
   const bool own = &wanted == &target_;
   if (own) replays_.push_back(latest_);
   engine.note_replay(own ? nullptr : so_far, latest_);
+  lock.unlock();
+  settle_siblings(recipe);
   return so_far;
 }
 

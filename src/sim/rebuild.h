@@ -32,6 +32,7 @@ class Rebuild {
   void hand_over(Record& record, Record* made, std::span<const ReplayNote> replays);
   void free(Record* record);
   void free_siblings();
+  void settle_siblings(const Recipe& recipe);
 
   Player& player_;
   Record& target_;

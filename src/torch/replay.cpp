@@ -121,14 +121,9 @@ class Rebuild {
     return made;
   }
 
-  void finish(Record& record, const StoragePtr& made, Recipe* last) {
+  void finish(Record& record, const StoragePtr& made) {
     const auto lock = engine_.lock();
     hand_over(record, made, replays_);
-    const ReplayNote beside{latest_.op, latest_.start, 0_ns};  // its time is told already
-    for (const auto& [position, storage] : siblings_) {
-      Record* sibling = last->outputs[position];
-      if (sibling != nullptr && sibling->residence == Residence::dropped && sibling->recipes.size() == 1) hand_over(*sibling, storage, {&beside, 1});
-    }
   }
 
  private:
@@ -147,7 +142,6 @@ class Rebuild {
       Record* source = slot.facts.record;
       if (source != nullptr && source != &wanted && source->residence == Residence::gone) temporary(*source);
     }
-    siblings_.clear();  // before anybody is rebuilt for this: their memory is another's from here on
     const Sides sides(engine_, recipe, wanted);
     c10::SmallVector<Use, 8> uses;
     for (Record* side : sides.records()) uses.push_back({side, false});
@@ -180,7 +174,19 @@ class Rebuild {
     lock.lock();
     engine_.release(uses);
     note(wanted, made);
+    bring_siblings_home(recipe);
+    lock.unlock();
+    siblings_.clear();  // their memory is another's from here on
     return made;
+  }
+
+  // What the op made beside, and somebody has dropped.
+  void bring_siblings_home(const Recipe& recipe) {
+    const ReplayNote beside{latest_.op, latest_.start, 0_ns};  // its time is told already
+    for (const auto& [position, storage] : siblings_) {
+      Record* sibling = recipe.outputs[position];
+      if (sibling != nullptr && sibling->residence == Residence::dropped && sibling->recipes.size() == 1) hand_over(*sibling, storage, {&beside, 1});
+    }
   }
 
   // Null when its sides are not there: then the ops run one by one.
@@ -191,7 +197,6 @@ class Rebuild {
     for (const TensorFacts* facts : inputs) {
       if (facts->record != nullptr && facts->record->residence == Residence::gone) temporary(*facts->record);
     }
-    siblings_.clear();
     const Sides sides(engine_, *chain.norm, wanted);
     if (sides.records().empty()) return nullptr;
     c10::SmallVector<Use, 8> uses;
@@ -349,7 +354,7 @@ class Rebuild {
 void Adapter::rebuild(Record& record) {
   Rebuild rebuild(*this, record);
   const StoragePtr made = rebuild.make(record);
-  rebuild.finish(record, made, record.recipes.back());
+  rebuild.finish(record, made);
 }
 
 }  // namespace spillway
