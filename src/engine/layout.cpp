@@ -9,7 +9,7 @@ namespace spillway {
 namespace {
 
 // Of the limit, for what is not placed: small blocks, and the rest of their granules.
-constexpr std::int64_t kMarginParts = 100;
+constexpr std::int64_t kMarginParts = 200;
 
 }  // namespace
 

@@ -130,12 +130,12 @@ void Planner::work(const PlanTask& task) {
   const bool placed = script->places() && script->places()->fits();
   Prediction told = script->predicted();
   publish(std::move(script));
-  // Every new script costs a step or two until the run has settled in it: little gains are told together.
+  // Every new script costs a step or two until the run has settled in it: once one was taken, little gains are told together.
   const auto offer = [&](Plan found) {
     const bool better = is_better(found.predicted, plan_.predicted);
-    if (!better && !is_worth(plan_.predicted, told)) return;
-    if (better && !is_worth(found.predicted, told)) {
-      plan_ = std::move(found);
+    const Prediction& best = better ? found.predicted : plan_.predicted;
+    if (this->offer() ? !is_better(best, told) : !is_worth(best, told)) {
+      if (better) plan_ = std::move(found);
       return;
     }
     if (!better) found = plan_;

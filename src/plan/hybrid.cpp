@@ -1,11 +1,14 @@
 // Keep, move or drop, gap by gap: the change that relieves most for its time is made until everything fits, then choices
 // that turned out superfluous or dear are taken back.
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <random>
+#include <tuple>
 
 #include "plan/papers.h"
 #include "plan/prices.h"
+#include "plan/segments.h"
 #include "plan/timeline.h"
 
 namespace spillway {
@@ -18,6 +21,9 @@ constexpr std::size_t kTried = 3;
 // A way back starts so much before the latest moment: the link is shared and kernels are not punctual.
 constexpr double kLateness = 0.04;
 constexpr Nanos kSlack = 30_us;
+// By prices: what still lacks after so many changes is better begun by segments.
+constexpr int kFewChanges = 60;
+constexpr std::array<std::uint32_t, 5> kSegments{4, 8, 16, 24, 48};
 
 class Search {
  public:
@@ -56,9 +62,36 @@ class Search {
     evaluate();  // ways back are placed by the times of the evaluation before
   }
 
-  // Until it fits or nothing helps any more.
-  void relieve() {
-    while (now_.sum.over > 0_B && relieve_once()) {
+  // Whatever a forward pass in so many segments leaves for the backward is dropped, except what crosses a border.
+  void drop_inside(std::uint32_t segments) {
+    const Liveness& step = problem_.step();
+    const std::vector<std::uint32_t> segment = cut_forward_where_little_crosses(step, segments);
+    for (GapPlace at = 0; at < problem_.gap_count(); ++at) {
+      const Gap& gap = problem_.gaps()[at];
+      const bool saved = gap.end < step.op_count() && step.ops()[gap.begin - 1].phase == Phase::forward && step.ops()[gap.end].phase == Phase::backward;
+      const bool inside = saved && problem_.may_drop(at) && !crosses(step, gap.storage, segment);
+      choices_[at] = {inside ? Remedy::drop : Remedy::keep, gap.end};
+    }
+    evaluate();
+  }
+
+  // The number of segments, of those tried, that leaves least to relieve.
+  void drop_inside_best() {
+    std::uint32_t best = 0;
+    double least = std::numeric_limits<double>::infinity();
+    for (const std::uint32_t segments : kSegments) {
+      drop_inside(segments);
+      const double left = missing_ > 0 ? missing_ : -1.0 / static_cast<double>(now_.sum.time.count);
+      if (left < least) std::tie(best, least) = std::pair(segments, left);
+    }
+    drop_inside(best);
+  }
+
+  [[nodiscard]] bool fits() const { return now_.sum.over == 0_B; }
+
+  // Until it fits or nothing helps any more, by at most so many changes.
+  void relieve(int most = std::numeric_limits<int>::max()) {
+    while (now_.sum.over > 0_B && most-- > 0 && relieve_once()) {
     }
   }
 
@@ -337,7 +370,11 @@ Plan plan_hybrid(const PlanRequest& request, const Plan& from) {
   Search search(request);
   if (from.gaps.empty()) search.choose();
   else search.take(from);
-  search.relieve();
+  search.relieve(kFewChanges);
+  if (!search.fits()) {
+    search.drop_inside_best();
+    search.relieve();
+  }
   search.prune();
   Plan best = search.plan();
   if (best.predicted.over == 0_B) return best;
@@ -369,6 +406,12 @@ Plan plan_other_ways(const PlanRequest& request, const Plan& so_far) {
   search.prune();
   offer(search.plan());
   offer(slots);
+  for (const std::uint32_t segments : kSegments) {
+    search.drop_inside(segments);
+    search.relieve(kFewChanges);
+    search.prune();
+    offer(search.plan());
+  }
   for (const Plan& from : {search.plan(), slots, Plan{}}) {
     if (best.predicted.over == 0_B) break;
     search.take(from);
