@@ -98,13 +98,13 @@ def tell_each(step, steps):
         mark.record()
         seen.append(spillway.stats())
     torch.cuda.synchronize()
-    print("step        ms  planned by", *COUNTS, "stalls ms  moved MiB")
+    print("step        ms  planned by of plain", *COUNTS, "stalls ms  moved MiB")
     for at, (before, after) in enumerate(zip(seen, seen[1:])):
         counts = [after[key] - before[key] for key in COUNTS]
         stalls = {key: round((after["stall_seconds"][key] - before["stall_seconds"][key]) * 1e3, 1) for key in after["stall_seconds"]}
-        plan = (after.get("plan") or {}).get("step_seconds", 0) * 1e3
+        plan, plain = ((after.get("plan") or {}).get(key, 0) * 1e3 for key in ("step_seconds", "plain_step_seconds"))
         moved = (after["moved_out_bytes"] - before["moved_out_bytes"]) >> 20
-        print(f"{at:4} {marks[at].elapsed_time(marks[at + 1]):9.1f} {plan:10.1f}", *counts, stalls, moved)
+        print(f"{at:4} {marks[at].elapsed_time(marks[at + 1]):9.1f} {plan:10.1f} {plain:8.1f}", *counts, stalls, moved)
 
 
 def main():

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <tuple>
 #include <utility>
 
 #include "base/error.h"
@@ -120,10 +121,11 @@ void Engine::settle(Record& record, const Block& block) {
 
 Record* Engine::try_allocate(Bytes size, StreamId on, const char* maker) {
   Lock lock(mutex_);
-  const Nanos waited = wants_times() ? arena_.waited() : 0_ns;
+  const auto effort = [&] { return std::tuple(arena_.waited(), arena_.commits(), arena_.remaps(), stats_.evictions); };
+  const auto before = wants_times() ? effort() : decltype(effort()){};
   const auto block = take(size, on, lock, nullptr);
   if (!block) return nullptr;
-  if (wants_times() && arena_.waited() != waited) owner_.waited_for_memory();
+  if (wants_times() && effort() != before) owner_.waited_for_memory();
   Record* record = shelf_.take();
   record->id = StorageId{storages_++};
   record->size = size;

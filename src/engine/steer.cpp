@@ -18,7 +18,7 @@ constexpr double kDrift = 1.3;       // of a copy's time; both directions at onc
 constexpr int kMostMoves = 2;        // of whoever is in the way of places, until plans leave more room
 constexpr int kSettlingSteps = 2;    // until blocks taken before there were places are gone
 constexpr std::int64_t kFirstSlack = 2, kMostSlack = 25;
-constexpr std::int64_t kWorth = 100, kFarWorth = 20;  // parts of a step's time for which a script is changed
+constexpr std::int64_t kWorth = 100, kFarWorth = 5;  // parts of a step's time for which a script is changed
 
 }  // namespace
 

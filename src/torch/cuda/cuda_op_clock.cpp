@@ -13,9 +13,6 @@ constexpr Nanos kBackToBack{3'000};   // two events with nothing between them ar
 constexpr Nanos kMostLaunch{10'000};  // until an op's first kernel starts; later launches overlap with kernels
 constexpr Nanos kLeast{2'000};        // of a kernel, however small
 
-// By then the kernel is mostly launched.
-constexpr std::chrono::steady_clock::time_point kRestarted{};
-
 }  // namespace
 
 CudaOpClock::~CudaOpClock() {
@@ -32,7 +29,7 @@ void CudaOpClock::restart() {
   if (used_ % 2 == 0) return;  // no op is timed now
   --used_;
   record();
-  host_.back() = kRestarted;
+  host_.back() = std::chrono::steady_clock::now();
 }
 
 void CudaOpClock::stop() {
@@ -61,7 +58,7 @@ std::vector<Nanos> CudaOpClock::read() {
   if (used_ > 0) C10_CUDA_CHECK(cudaEventSynchronize(events_[used_ - 1]));
   for (std::size_t at = 0; at + 1 < used_; at += 2) {
     const Nanos whole = between(at, at + 1);
-    const bool ran_dry = host_[at] != kRestarted && (at == 0 || between(at - 1, at) > kBackToBack);
+    const bool ran_dry = at == 0 || between(at - 1, at) > kBackToBack;
     const Nanos host{ran_dry ? std::chrono::duration_cast<std::chrono::nanoseconds>(host_[at + 1] - host_[at]).count() : 0};
     const Nanos launch = std::min(host, kMostLaunch);
     times.push_back(std::max(whole - launch, std::min(whole, kLeast)));
