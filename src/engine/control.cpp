@@ -42,7 +42,7 @@ bool Engine::try_set_budget(std::optional<Bytes> budget) {
   const bool fits = shrink_to_limit(lock) <= 0_B && (!budget || outside_ <= *budget);
   if (fits) {
     tape_.budget(budget.value_or(0_B));
-    forget_plans();
+    plan_for_budget();
   } else {
     options_.budget = before;
     arena_.set_limit(limit_beside(outside_));
@@ -78,10 +78,19 @@ void Engine::set_budget(std::optional<Bytes> budget) {
   Lock lock(mutex_);
   tape_.budget(budget.value_or(0_B));
   options_.budget = budget;
-  forget_plans();
   arena_.set_limit(limit_beside(outside_));
   (void)shrink_to_limit(lock);
+  plan_for_budget();
   note_reserved();
+}
+
+// The rest of this step is left to the evictor. What was recorded is as true as before: the next may have a plan already.
+void Engine::plan_for_budget() {
+  auto steps = recorded_;
+  forget_plans();
+  if (!steps || !plans()) return;
+  recorded_ = std::move(steps);
+  start_planning(/*anew=*/true);
 }
 
 void Engine::set_outside(Bytes outside) {

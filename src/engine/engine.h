@@ -338,6 +338,7 @@ class Engine {
   void move_house(Lock& lock);
   [[nodiscard]] Ground ground() const { return {.from = arena_.placed_from(), .limit = arena_.limit(), .alignment = options_.alignment}; }
   void forget_plans();
+  void plan_for_budget();
   void before_write(Record* record, Lock& lock);
   void turn_drops_into_moves(std::span<const Use> uses, Lock& lock);
   void undrop(Record& record);
