@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from spillway import alloc_conf, already, card, hooks, native, roles, spill
+from spillway import alloc_conf, already, card, hooks, kept_steps, native, roles, spill
 from spillway.amounts import card_bytes, parse_bytes, ram_bytes, to_text
 from spillway.steps import StepWatcher
 
@@ -30,7 +30,8 @@ class _Job:
     def __init__(self, library: native.Library, options: dict[str, Any]) -> None:
         self.library = library
         self.options = options
-        self.watcher = StepWatcher(library.step, self._set_phase, self._tell_roles)
+        self.watcher = StepWatcher(self._step, self._set_phase, self._tell_roles)
+        self._cache_is_new = "cache_dir" in options
         self._multithreading_before = True
         self._undo_card: Any = None
 
@@ -57,6 +58,12 @@ class _Job:
             self._undo_card()
         torch._C._set_multithreading_enabled(self._multithreading_before)
 
+    def _step(self) -> None:
+        self.library.step()
+        if self._cache_is_new:  # it is looked into at the end of the first step
+            self._cache_is_new = False
+            kept_steps.tell_problem(self.library.stats())
+
     def _tell_roles(self, optimizer: object, has_stepped: bool) -> None:
         if self.options["trace"] is not None:
             roles.tell(self.library, optimizer, has_stepped)
@@ -81,19 +88,21 @@ def enable(
     poison: bool = False,
     min_evict: int | str | None = None,
     trace_steps: int | None = None,
+    cache: bool | str | os.PathLike[str] = True,
 ) -> None:
     """Holds this process's training inside `budget`; without one it only watches.
 
     `budget`, `host_limit` and `min_evict` are bytes or texts such as "8GiB"; `budget` may be "60%" of the card, or of
     RAM on the CPU. It is used in whole pieces (64 KiB on the CPU, 2 MiB on a card, 16 MiB there from 4 GiB on); a rest is
     left unused. Tensors made before on a card count against it. On the CPU they do not, because nobody tells when they
-    die, but a budget below them is refused. Bad input is a ValueError, and then nothing was changed.
+    die, but a budget below them is refused. What a planned run records is kept in the folder `cache` (True: one under the user's
+    cache folder; False: nowhere), so that the next run of the same script has a plan from its second step on. Bad input is a ValueError, and then nothing was changed.
     """
     global _job
     if _job is not None:
         raise ValueError("Spillway is already on: use set_budget() to change the budget, or disable() first")
     library = native.load()
-    options = read_options(budget, device, policy, host_limit, spill_dir, workspace, trace, allocator, poison, min_evict, trace_steps)
+    options = read_options(budget, device, policy, host_limit, spill_dir, workspace, trace, allocator, poison, min_evict, trace_steps, cache)
     _refuse_below_what_is_there(options)
     library.enable(options)
     job = _Job(library, options)
@@ -128,6 +137,7 @@ def read_options(
     poison: bool,
     min_evict: int | str | None,
     trace_steps: int | None = None,
+    cache: bool | str | os.PathLike[str] = False,
 ) -> dict[str, Any]:
     """The words of enable() as the native library takes them. Touches nothing; ValueError names what is wrong."""
     device = find_device(device)
@@ -143,6 +153,8 @@ def read_options(
         "allocator": _one_of("allocator", allocator, ALLOCATORS),
         "poison": bool(poison),
     }
+    if budget is not None and (folder := kept_steps.find_folder(cache)) is not None:
+        options["cache_dir"], options["cache_writer"] = folder, kept_steps.writer(device)
     if min_evict is not None:
         options["min_evict_bytes"] = parse_bytes(min_evict, what="min_evict")
     if trace_steps is not None:

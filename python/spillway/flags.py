@@ -75,6 +75,8 @@ def make_parser(command: str, description: str) -> Parser:
     add("--allocator", default="spillway", choices=ALLOCATORS, help="who places device memory (default: spillway)")
     add("--min-evict", metavar="AMOUNT", help="smaller storages never leave")
     add("--poison", action="store_true", help="overwrite memory that was left, to find readers nobody sees")
+    add("--cache", metavar="DIR", default=True, help="folder for what planned runs record, for the next run (default: $SPILLWAY_CACHE_DIR, else spillway in the user's cache folder)")
+    add("--no-cache", dest="cache", action="store_const", const=False, help="keep nothing, and use nothing that was kept")
     add("-m", dest="module", nargs=argparse.REMAINDER, metavar="module", help="run a module instead of a script")
     add("script", nargs=argparse.REMAINDER, metavar="script.py", help="the program and its own arguments")
     return parser
@@ -82,7 +84,7 @@ def make_parser(command: str, description: str) -> Parser:
 
 def engine_words(flags: argparse.Namespace) -> dict[str, Any]:
     """The part of the flags that spillway.enable() takes."""
-    names = ("budget", "device", "policy", "host_limit", "spill_dir", "workspace", "allocator", "poison", "min_evict")
+    names = ("budget", "device", "policy", "host_limit", "spill_dir", "workspace", "allocator", "poison", "min_evict", "cache")
     return {name: getattr(flags, name) for name in names}
 
 

@@ -52,6 +52,7 @@ struct Course {
   bool on = false;                       // this step has gone by the script so far
   std::size_t next = 0;
   std::vector<Gone> gone;                // by gap
+  std::vector<bool> spared;              // by gap: it is not needed here; empty: all are
   std::vector<std::uint32_t> due;        // gaps whose way back waits for room
   int steps = 0;                         // begun by this script
   int missed = 0;                        // steps in a row that went another way
@@ -59,14 +60,16 @@ struct Course {
   Stride stride;
   bool outdated = false;                 // planned for a world that is no more: any other script is better
 
-  void set(std::shared_ptr<const Script> made) {
+  void set(std::shared_ptr<const Script> made, std::vector<bool> without = {}) {
     script = std::move(made);
+    spared = std::move(without);
     gone.assign(script ? script->gap_count() : 0, {});
     before.reset();
     missed = steps = 0;
     stride = {};
     outdated = false;
   }
+  [[nodiscard]] bool is_spared(std::uint32_t gap) const { return gap < spared.size() && spared[gap]; }
   void begin_step() {
     on = script != nullptr;
     steps += on ? 1 : 0;

@@ -31,6 +31,7 @@
 #include "engine/record.h"
 #include "engine/record_table.h"
 #include "engine/repertoire.h"
+#include "engine/step_store.h"
 #include "engine/step_recorder.h"
 #include "engine/tape.h"
 #include "swap/mover.h"
@@ -117,6 +118,10 @@ struct EngineStats {
   std::int64_t placed_steps = 0;   // of the planned steps, those whose blocks had places
   std::int64_t varying_steps = 0;   // of sizes that change, and those of them for which there was a plan
   std::int64_t foreseen_steps = 0;
+  std::int64_t reused_plans = 0;   // of those: by a plan for another size
+  Nanos planning;                  // of the training thread, for finding and asking for plans and learning from steps
+  bool warm_start = false;         // a run before this one left steps to plan for
+  std::string store_problem;       // why they are not used, or none can be left: in words
   std::int64_t misplaced = 0;      // blocks in them that did not get one
   std::optional<Prediction> predicted;  // of the plan that is followed now
 };
@@ -216,7 +221,7 @@ class Engine {
   void steer_before(OpKey key, Lock& lock);
   // It has run, and its pins are dropped.
   void steer_after(std::span<const Use> uses, std::span<Record* const> outputs, Lock& lock);
-  [[nodiscard]] bool steers() const { return course_.on || repertoire_.watches(); }
+  [[nodiscard]] bool steers() const { return course_.on || repertoire_.watches() || opening_.on; }
   // Whether every op is to be told by note_step_op, and whether its time on the device matters.
   [[nodiscard]] bool wants_ops() const { return tape_.on() || recorder_.on(); }
   [[nodiscard]] bool wants_times() const { return recorder_.on_planned_step(); }
@@ -232,6 +237,8 @@ class Engine {
   void set_policy(ReactivePolicy policy, Leave leave, const PlanPolicy* plans);
   // What is home may have been written by ops nobody told us of: no copy of it below is good, nothing is rebuilt from it.
   void trust_nothing();
+  // What this run records is kept there for the next; what one before it left is used after the first step.
+  void use_store(StepStore store);
   // Counts and peaks start again from what is there now.
   void reset_stats();
   // Opens lower tiers where none are: an engine that only watched so far gets a budget.
@@ -324,7 +331,7 @@ class Engine {
   void begin_recording(bool sample = false);
   // Sizes change from step to step: vary.cpp.
   void watch_op(std::span<const Use> uses, std::span<Record* const> outputs, Lock& lock);
-  void join_course(std::shared_ptr<const Script> script);
+  void join_course(Repertoire::Found found);
   void end_varying_step(const std::vector<Nanos>& durations);
   void plan_for_sizes();
   [[nodiscard]] Bytes room_for_plans() const;
@@ -337,6 +344,8 @@ class Engine {
   void adopt_places(std::shared_ptr<const Places> places, Lock& lock);
   void move_house(Lock& lock);
   [[nodiscard]] Ground ground() const { return {.from = arena_.placed_from(), .limit = arena_.limit(), .alignment = options_.alignment}; }
+  [[nodiscard]] bool recall();
+  void remember(const std::shared_ptr<const RecordedSteps>& steps);
   void forget_plans();
   void plan_for_budget();
   void before_write(Record* record, Lock& lock);
@@ -411,6 +420,9 @@ class Engine {
   Course course_;
   Repertoire repertoire_;
   std::uint64_t op_shape_ = 0;  // of the op that runs
+  Opening opening_;
+  StepStore store_;
+  KnownSteps known_;  // from the store, or for it
   Layout layout_;
   bool moved_house_ = false;
   int moves_ = 0;

@@ -61,6 +61,11 @@ bool Planner::busy() const {
   return busy_;
 }
 
+void Planner::wait_for_first(std::chrono::milliseconds most) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, most, [this] { return script_ || !busy_; });
+}
+
 void Planner::wait() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return !busy_; });
@@ -89,6 +94,7 @@ bool Planner::is_stale() const {
 void Planner::publish(std::shared_ptr<const Script> script) {
   const std::lock_guard lock(mutex_);
   if (!task_ && busy_) script_ = std::move(script);
+  changed_.notify_all();
 }
 
 std::shared_ptr<const Script> Planner::write(const PlanTask& task, const PlanRequest& request, const Plan& plan) {

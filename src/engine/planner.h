@@ -3,6 +3,7 @@
 // Asked for `at_once`, everything is done by the thread that asks: same steps, same script, whatever the machine does.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -42,6 +43,8 @@ class Planner {
   // The newest script that nobody took yet; null when there is none.
   [[nodiscard]] std::shared_ptr<const Script> take();
   [[nodiscard]] bool busy() const;
+  // Until there is a script to take or none will come, but no longer than this.
+  void wait_for_first(std::chrono::milliseconds most);
   // For tests: until there is nothing left to improve.
   void wait();
   // The thread holds no lock between the two. A forked child has no such thread.

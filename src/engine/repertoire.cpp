@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "engine/reuse.h"
 #include "liveness/curve.h"
 
 namespace spillway {
@@ -16,6 +17,8 @@ constexpr std::size_t kMostKinds = 16;
 constexpr double kCells = 16;               // that the range of sizes is cut into
 constexpr double kFinest = 1.02, kCoarsest = 1.10;
 constexpr double kAlike = 0.01;             // a peak that much lower will do
+constexpr double kNearlyEnough = 1.05;      // times the peak a plan leaves at its own size
+constexpr int kMostTries = 3;               // of plans for other sizes, on the training thread
 constexpr double kEqual = 1e-9;
 
 // How much larger each cell of the grid is than the one before, from the least and the most seen.
@@ -105,22 +108,33 @@ Repertoire::Found Repertoire::find_script(Bytes room) {
   if (const Made* made = find_made(kind, now_, kCoarsest); made != nullptr && made->script) return {.script = made->script};
   const auto predicted = kind.forecast->predict(now_);
   if (!predicted) return {};
-  Liveness step = kind.forecast->model();
-  step.set_figures(predicted->figures);
-  const Bytes peak = live_curve(step).peak + predicted->margin;
+  if (!kind.foreseen) kind.foreseen = std::make_shared<Liveness>(kind.forecast->model());
+  kind.foreseen->set_figures(predicted->figures);
+  const Bytes peak = live_curve(*kind.foreseen).peak + predicted->margin;
   if (peak <= room) return {.script = nullptr, .fits = true};
   ask(kind, round_up_to_grid(kind, now_));
-  return {.script = find_as_needy(kind, peak)};
+  return find_enough(kind, *kind.foreseen, peak, room - predicted->margin);
 }
 
-std::shared_ptr<const Script> Repertoire::find_as_needy(const Kind& kind, Bytes peak) {
-  const Made* best = nullptr;
-  for (const Made& made : kind.made) {
-    const auto above = static_cast<double>(made.peak.count) / static_cast<double>(peak.count);
-    if (!made.script || above < 1 - kAlike || above > kCoarsest) continue;
-    if (best == nullptr || made.peak < best->peak) best = &made;
+// Those for larger peaks are enough nearly always; none is, where this step is the largest so far: then the one for the
+// largest before it leaves the evictor little to do.
+Repertoire::Found Repertoire::find_enough(const Kind& kind, const Liveness& step, Bytes peak, Bytes room) {
+  std::vector<const Made*> made;
+  for (const Made& one : kind.made) {
+    if (one.script) made.push_back(&one);
   }
-  return best == nullptr ? nullptr : best->script;
+  std::ranges::stable_sort(made, {}, &Made::peak);
+  const Bytes least{static_cast<std::int64_t>(static_cast<double>(peak.count) * (1 - kAlike))};
+  auto next = std::ranges::lower_bound(made, least, {}, &Made::peak);
+  if (next == made.end() && next != made.begin()) --next;
+  for (int tries = 0; next != made.end() && tries < kMostTries; ++next, ++tries) {
+    const Script& script = *(*next)->script;
+    const Bytes limit = std::min(room, script.peak_beside_gaps());
+    Reuse reuse = reuse_gaps(step, script.gaps(), limit);
+    if (static_cast<double>(reuse.peak.count) > static_cast<double>(limit.count) * kNearlyEnough) continue;
+    return {.script = (*next)->script, .reused = true, .spared = std::move(reuse.spared)};
+  }
+  return {};
 }
 
 // --- plans ----------------------------------------------------------------------------------------------------------

@@ -1,9 +1,9 @@
 // Scripts for steps whose sizes change: made from forecasts for sizes rounded up, found by what a step's first ops show.
 //
 // Steps that were recorded teach the forecast. A step begins unknown; as soon as the numbers that make its signature have
-// been seen, the script is taken that was made for the same size or a little more; failing that, for another size of about
-// the same need. Where there is none the step is left to the reactive evictor, and one is wanted for the next time. Belongs
-// to the engine's lock.
+// been seen, the script is taken that was made for the same size or a little more; failing that, for another size whose plan
+// is enough here by the forecast (reuse.h), without what it moves or drops in vain. Where there is none the step is left
+// to the reactive evictor. Either way one is wanted for the next time. Belongs to the engine's lock.
 #pragma once
 
 #include <array>
@@ -38,6 +38,8 @@ class Repertoire {
   struct Found {
     std::shared_ptr<const Script> script;  // null: there is none for this step
     bool fits = false;                     // it needs none: all of it has room in `room`
+    bool reused = false;                   // it was made for another size
+    std::vector<bool> spared = {};         // by gap of the script: not needed here
   };
   // Once it watches no longer.
   [[nodiscard]] Found find_script(Bytes room);
@@ -77,6 +79,7 @@ class Repertoire {
     std::vector<MarkPart> marks;
     std::vector<Made> made;
     std::vector<Signature> asked;
+    std::shared_ptr<Liveness> foreseen;  // the step at hand; kept, because copying one takes longer than all else
   };
   struct SeenOp {
     std::uint64_t shape = 0;
@@ -88,8 +91,8 @@ class Repertoire {
   [[nodiscard]] std::optional<Signature> signature_of(const Kind& kind) const;
   [[nodiscard]] static Signature round_up_to_grid(const Kind& kind, const Signature& at);
   [[nodiscard]] static Made* find_made(Kind& kind, const Signature& at, double most_above);
-  // The one for the least peak that is enough, if that is not too much.
-  [[nodiscard]] static std::shared_ptr<const Script> find_as_needy(const Kind& kind, Bytes peak);
+  // The one for the least peak whose plan is enough for the step, which has this peak.
+  [[nodiscard]] static Found find_enough(const Kind& kind, const Liveness& step, Bytes peak, Bytes room);
   void ask(Kind& kind, const Signature& at);
   [[nodiscard]] static std::optional<Signature> find_hole(Kind& kind);
   [[nodiscard]] std::optional<Wanted> foresee(std::size_t kind, Made& made, Bytes room);

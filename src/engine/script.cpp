@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "engine/reuse.h"
 #include "liveness/liveness.h"
 
 namespace spillway {
@@ -46,6 +47,10 @@ Script::Script(const RecordedSteps& steps, const Liveness& step, const Plan& pla
   fetches_.resize(ops.size());
   for (const LiveOp& op : step.ops()) needs_.push_back(op.transient);
   gap_count_ = static_cast<std::uint32_t>(plan.gaps.size());
+  if (any_size) {
+    for (const PlannedGap& planned : plan.gaps) gaps_.push_back(planned.gap);
+    peak_beside_ = peak_beside(step, gaps_);
+  }
   for (std::uint32_t gap = 0; gap < gap_count_; ++gap) {
     const PlannedGap& planned = plan.gaps[gap];
     const OpPlace op = planned.gap.begin - 1;

@@ -52,6 +52,9 @@ class Script {
   // Where its blocks go; null: not known beforehand.
   [[nodiscard]] const std::shared_ptr<const Places>& places() const { return places_; }
   [[nodiscard]] const Prediction& predicted() const { return predicted_; }
+  // Of a step foreseen: its gaps, whose storages are places of the foreseen step, and the peak they leave there (reuse.h).
+  [[nodiscard]] std::span<const Gap> gaps() const { return gaps_; }
+  [[nodiscard]] Bytes peak_beside_gaps() const { return peak_beside_; }
 
  private:
   std::vector<std::uint64_t> keys_;
@@ -63,6 +66,8 @@ class Script {
   Bytes budget_;
   std::shared_ptr<const Places> places_;
   std::uint32_t gap_count_ = 0;
+  std::vector<Gap> gaps_;
+  Bytes peak_beside_;
   Prediction predicted_;
 };
 

@@ -3,6 +3,7 @@
 // A plan is advice. A step that goes another way is left to the reactive evictor from there on, and so is memory that runs
 // short in spite of the plan.
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "base/error.h"
@@ -16,6 +17,7 @@ constexpr int kMostMissed = 3;       // steps off course before the run is recor
 constexpr std::int64_t kSlackParts = 100;  // of the budget: holes between storages, and what is not planned
 constexpr double kDrift = 1.3;       // of a copy's time; both directions at once explain 1.1
 constexpr int kMostMoves = 2;        // of whoever is in the way of places, until plans leave more room
+constexpr std::chrono::milliseconds kMostWait{300};  // for the first plan of a known run
 constexpr int kSettlingSteps = 2;    // until blocks taken before there were places are gone
 constexpr std::int64_t kFirstSlack = 2, kMostSlack = 25;
 constexpr std::int64_t kWorth = 100, kFarWorth = 5;  // parts of a step's time for which a script is changed
@@ -24,6 +26,7 @@ constexpr std::int64_t kWorth = 100, kFarWorth = 5;  // parts of a step's time f
 
 void Engine::steer_before(OpKey key, Lock& lock) {
   op_shape_ = key.shape;
+  if (opening_.on) opening_.add(key);
   if (!course_.on) return;
   const Script& script = *course_.script;
   if (!script.is_next(course_.next, key)) {
@@ -84,7 +87,7 @@ void Engine::steer_after(std::span<const Use> uses, std::span<Record* const> out
   if (leavings.empty()) return;
   std::vector<std::pair<Record*, const Leaving*>> found;
   for (const Leaving& leaving : leavings) {
-    Record* record = find_part(leaving, uses, outputs);
+    Record* record = course_.is_spared(leaving.gap) ? nullptr : find_part(leaving, uses, outputs);
     if (record == nullptr) continue;
     if (!may_leave(*record)) continue;
     ++record->refs;
@@ -117,6 +120,11 @@ void Engine::note_step_op(const OpNote& note, OpKey key) {
 
 void Engine::steer_end_step(const std::vector<Nanos>& durations, Lock& lock) {
   if (!plans()) return;
+  if (opening_.on && recall()) {
+    slack_ = kFirstSlack;
+    start_planning(/*anew=*/true);
+    planner_.wait_for_first(kMostWait);
+  }
   if (repertoire_.varies()) return end_varying_step(durations);
   if (course_.script) {
     const bool followed = course_.on && course_.next == course_.script->op_count();
@@ -130,6 +138,7 @@ void Engine::steer_end_step(const std::vector<Nanos>& durations, Lock& lock) {
   if (recorder_.end_step()) {
     auto steps = std::make_shared<const RecordedSteps>(recorder_.take(durations));
     repertoire_.observe(steps);
+    remember(steps);
     if (repertoire_.varies()) return end_varying_step({});
     if (!steps->sample) {
       recorded_ = std::move(steps);

@@ -23,15 +23,18 @@ void Engine::watch_op(std::span<const Use> uses, std::span<Record* const> output
   repertoire_.op(op_shape_, std::move(sizes));
   if (repertoire_.watches()) return;
   if (child_) return;
+  const Nanos begin = device_.now();
   Repertoire::Found found = repertoire_.find_script(room_for_plans());
   stats_.foreseen_steps += found.fits || found.script ? 1 : 0;
-  if (found.script) join_course(std::move(found.script));
+  stats_.reused_plans += found.reused ? 1 : 0;
+  if (found.script) join_course(std::move(found));
+  stats_.planning += device_.now() - begin;
 }
 
 // In the middle of a step: whoever is away since the one before is looked up, and what should be on its way back is due.
-void Engine::join_course(std::shared_ptr<const Script> script) {
-  tape_.plan(options_.plans->name, arena_.limit(), script->predicted());
-  course_.set(std::move(script));
+void Engine::join_course(Repertoire::Found found) {
+  tape_.plan(options_.plans->name, arena_.limit(), found.script->predicted());
+  course_.set(std::move(found.script), std::move(found.spared));
   course_.begin_step();
   course_.next = repertoire_.ops_seen();
   std::unordered_map<StorageId, Record*> away;
@@ -47,13 +50,18 @@ void Engine::join_course(std::shared_ptr<const Script> script) {
 }
 
 void Engine::end_varying_step(const std::vector<Nanos>& durations) {
+  const Nanos begin = device_.now();
   if (course_.script) {
     const bool followed = course_.on && course_.next == course_.script->op_count();
     stats_.planned_steps += followed ? 1 : 0;
     stats_.surprises += course_.surprises;
   }
   ++stats_.varying_steps;
-  if (recorder_.end_step()) repertoire_.observe(std::make_shared<const RecordedSteps>(recorder_.take(durations)));
+  if (recorder_.end_step()) {
+    const auto steps = std::make_shared<const RecordedSteps>(recorder_.take(durations));
+    repertoire_.observe(steps);
+    remember(steps);
+  }
   if (!recorder_.on() && repertoire_.wants_samples()) begin_recording(/*sample=*/true);
   plan_for_sizes();
   course_.set(nullptr);
@@ -61,6 +69,7 @@ void Engine::end_varying_step(const std::vector<Nanos>& durations) {
   layout_.use(nullptr);
   layout_.begin_step(false);
   repertoire_.begin_step();
+  stats_.planning += device_.now() - begin;
 }
 
 Bytes Engine::room_for_plans() const { return arena_.limit() * (kSlackParts - kSlack) / kSlackParts; }

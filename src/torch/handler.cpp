@@ -129,10 +129,10 @@ class Call {
     return traits_.replay == Replay::fresh || (!uses_.empty() && uses_[0].write && !uses_[0].record->recipes.empty());
   }
 
-  // What the op is, and how large its arguments are.
+  // What the op is, and how large its arguments are: the same in every run.
   [[nodiscard]] OpKey key_of_call() const {
     constexpr std::uint64_t kSpread = 0x9E3779B97F4A7C15ull;
-    OpKey key{.shape = (reinterpret_cast<std::uintptr_t>(&op_.schema()) ^ uses_.size()) * kSpread, .sized = reinterpret_cast<std::uintptr_t>(&op_.schema())};
+    OpKey key{.shape = (traits_.key ^ uses_.size()) * kSpread, .sized = traits_.key};
     for (const Use& use : uses_) key.sized = (key.sized ^ static_cast<std::uint64_t>(use.record->size.count)) * kSpread;
     return key;
   }

@@ -96,12 +96,22 @@ bool runs_in_pieces(string_view name) {
          in_namespace(name, "aten::_fused_adagrad") || name == "aten::_amp_foreach_non_finite_check_and_unscale_";
 }
 
+// FNV-1a: recorded steps are kept from run to run, so neither an address nor a library's own hash will do.
+std::uint64_t key_of(string_view name, string_view overload) {
+  std::uint64_t key = 0xCBF29CE484222325ull;
+  for (const string_view part : {name, string_view("."), overload}) {
+    for (const char letter : part) key = (key ^ static_cast<unsigned char>(letter)) * 0x100000001B3ull;
+  }
+  return key;
+}
+
 }  // namespace
 
 OpTraits traits_of(const c10::OperatorHandle& op) {
   const c10::FunctionSchema& schema = op.schema();
   const string_view name = schema.name();
   OpTraits traits;
+  traits.key = key_of(name, schema.overload_name());
   traits.arguments = static_cast<std::uint16_t>(schema.arguments().size());
   traits.collective = in_namespace(name, "c10d::") || in_namespace(name, "_c10d_functional::");
   const bool hidden = contains(kHiddenWrites, name);

@@ -208,6 +208,7 @@ void start(const nlohmann::json& options) {
   if (first) settled = options;
   try {
     open_trace(*adapter(), options);
+    adapter()->engine().use_store(StepStore(text_option(options, "cache_dir").value_or(""), text_option(options, "cache_writer").value_or("")));
   } catch (...) {
     adapter()->managing = false;
     throw;

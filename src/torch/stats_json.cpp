@@ -51,9 +51,12 @@ std::string stats_json(Adapter& adapter) {
   json["plan_surprises"] = stats.surprises;
   json["varying_steps"] = stats.varying_steps;
   json["foreseen_steps"] = stats.foreseen_steps;
+  json["reused_plans"] = stats.reused_plans;
+  json["planning_seconds"] = seconds(stats.planning);
   json["placed_steps"] = stats.placed_steps;
   json["misplaced_blocks"] = stats.misplaced;
   json["plan"] = plan_json(stats);
+  json["cache"] = {{"warm", stats.warm_start}, {"problem", stats.store_problem.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(stats.store_problem)}};
   json["live_bytes"] = stats.live.count;
   json["reserved_bytes"] = stats.reserved.count;
   json["device"] = adapter.options().where.str();

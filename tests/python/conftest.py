@@ -1,9 +1,13 @@
+import os
 import pathlib
 import subprocess
 
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+
+# A run must not depend on those before it: where nothing can be kept, nothing is.
+os.environ["SPILLWAY_CACHE_DIR"] = "/dev/null/steps"
 
 
 @pytest.fixture(scope="session")

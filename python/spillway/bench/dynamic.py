@@ -49,7 +49,7 @@ def markdown(folder: Path) -> str:
 
 
 def row_table(row: str, cells: list[dict[str, Any]]) -> str:
-    head = (row, "budget GiB", "peak GiB", "ms a step", "over plain", "than checkpoint", "than dtr", "plans", "bits", "moved / dropped GiB")
+    head = (row, "budget GiB", "peak GiB", "ms a step", "over plain", "than checkpoint", "than dtr", "plans, time for them", "bits", "moved / dropped GiB")
     return table.lines_of(head, [line_of(cell, cells) for cell in sorted(cells, key=order)])
 
 
@@ -65,7 +65,7 @@ def line_of(cell: dict[str, Any], cells: list[dict[str, Any]]) -> list[str]:
     budget = cell.get("budget_bytes") or cell.get("static_budget_bytes")
     peak = cell.get("largest_peak_bytes") or table.peak_of(cell)
     over = " OVER" if cell.get("violations") or (budget and peak and peak > budget) else ""
-    plans = f"{cell['foreseen_steps']} of {cell['varying_steps']}" if "varying_steps" in cell else ""
+    plans = f"{cell['foreseen_steps']} of {cell['varying_steps']}, {cell['reused_plans']} reused, {cell['planning_share']:.2%}" if "planning_share" in cell else ""
     blocks = f"{cell['checkpointed_blocks']} blocks" if "checkpointed_blocks" in cell else ""
     moved = f"{table.gib(cell['moved_out_bytes_a_step'])} / {table.gib(cell['dropped_bytes_a_step'])}" if "budget_bytes" in cell else blocks
     return [name, table.gib(budget), table.gib(peak) + over, f"{cell['ms']:.1f}", "" if cell["method"] == "plain" else table.percent(cell["over_plain"]),

@@ -135,7 +135,7 @@ def peer(bench: Bench, method: str) -> Measured:
 def switched_on(bench: Bench, **words: Any) -> Iterator[None]:
     if bench.on_card:
         words.setdefault("host_limit", "64GiB")
-    spillway.enable(device=bench.device, **words)
+    spillway.enable(device=bench.device, cache=False, **words)  # no cell begins where another ended
     try:
         yield
     finally:

@@ -30,7 +30,6 @@ class Stream(models.Work):
 
     draw: Draw
     largest: Any
-    rows: int  # in a batch
     largest_at: int = -1
     only_largest: bool = False
     at: int = 0
@@ -43,11 +42,10 @@ class Stream(models.Work):
         return self.loss_of(self.forward, size)
 
 
-def stream_of(model: nn.Module, device: str, loss_of: Callable[[Any, Any], torch.Tensor], blocks: list[nn.Module], draw: Draw,
-              largest: Any, rows: int) -> Stream:  # fmt: skip
+def stream_of(model: nn.Module, device: str, loss_of: Callable[[Any, Any], torch.Tensor], blocks: list[nn.Module], draw: Draw, largest: Any) -> Stream:
     model = model.to(device).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
-    return Stream(model, optimizer, (), loss_of, False, blocks, draw, largest, rows)
+    return Stream(model, optimizer, (), loss_of, False, blocks, draw, largest)
 
 
 def lengths(task: str, tiny: bool) -> tuple[Draw, int]:
@@ -88,7 +86,7 @@ def bert(device: str, tiny: bool, task: str) -> Stream:
         return model(input_ids=ids, labels=torch.randint(answers, (rows,), device=device)).loss
 
     draw, largest = lengths(task, tiny)
-    return stream_of(model, device, loss_of, list(model.bert.encoder.layer), draw, largest, rows)
+    return stream_of(model, device, loss_of, list(model.bert.encoder.layer), draw, largest)
 
 
 def t5(device: str, tiny: bool, task: str) -> Stream:
@@ -104,7 +102,7 @@ def t5(device: str, tiny: bool, task: str) -> Stream:
         return model(input_ids=ids, labels=labels).loss
 
     draw, largest = lengths(task, tiny)
-    return stream_of(model, device, loss_of, [*model.encoder.block, *model.decoder.block], draw, largest, rows)
+    return stream_of(model, device, loss_of, [*model.encoder.block, *model.decoder.block], draw, largest)
 
 
 # ---- images ----
@@ -139,7 +137,7 @@ def retinanet(device: str, tiny: bool) -> Stream:
 
     layers = (body.body.layer1, body.body.layer2, body.body.layer3, body.body.layer4)
     blocks = [block for layer in layers for block in layer] + [model.head.classification_head.conv, model.head.regression_head.conv]
-    return stream_of(model, device, loss_of, blocks, draw, (scales[-1], round(scales[-1] * 1.6)), rows)
+    return stream_of(model, device, loss_of, blocks, draw, (scales[-1], round(scales[-1] * 1.6)))
 
 
 STEPS: dict[str, Callable[[str, bool], Stream]] = {

@@ -18,7 +18,7 @@ from spillway.bench import cells, measure, streams  # measure first: it sets wha
 import spillway
 import torch
 
-SEEN = ("varying_steps", "foreseen_steps")  # of the whole run, warm steps too
+SEEN = ("varying_steps", "foreseen_steps", "reused_plans")  # of the whole run, warm steps too
 
 
 class VariedBench(measure.Bench):
@@ -80,7 +80,8 @@ def one_cell(bench: VariedBench, method: str, share: str | None, folder: Path, p
         return static(bench, budget)
     measured, facts = measure.engine(bench, method, budget)
     stats = spillway.stats()  # of the job that is over
-    return measured, facts | {name: stats[name] for name in SEEN} | {"rows": bench.work().rows}
+    planning = stats["planning_seconds"] * 1e3 / (measured.ms * (bench.warm + bench.timed))
+    return measured, facts | {name: stats[name] for name in SEEN} | {"planning_share": planning}
 
 
 def main() -> None:

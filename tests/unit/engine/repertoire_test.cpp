@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "liveness/curve.h"
+#include "liveness/gaps.h"
 #include "support/step_maker.h"
 
 namespace spillway {
@@ -122,6 +123,53 @@ TEST(Repertoire, PlansAreMadeBetterWhenAllAreThere) {
   }
 
   EXPECT_EQ(quick, better);
+}
+
+// op       0     1     2     3
+// hidden   made  .     .     read
+// scores         made  read
+std::shared_ptr<const RecordedSteps> with_a_gap(std::int64_t length) {
+  StepMaker maker;
+  for (int step = 0; step < 2; ++step) {
+    maker.begin();
+    maker.birth("ids", Bytes{8 * length}, StorageKind::input);
+    maker.make("hidden", Bytes{4096 * length}, {"ids"});
+    maker.make("scores", Bytes{4096 * length}, {"ids"});
+    for (const char* name : {"scores", "hidden"}) {
+      maker.op("back", {.in = {name}});
+      maker.death(name);
+    }
+    maker.death("ids");
+    maker.end();
+  }
+  RecordedSteps steps{.trace = maker.trace(), .keys = {1, 2, 3, 4}, .shapes = {11, 12, 13, 14}, .lean = {}};
+  return std::make_shared<const RecordedSteps>(std::move(steps));
+}
+
+TEST(Repertoire, APlanForALargerSizeIsTakenWhereThereIsNoOther) {
+  Repertoire repertoire;
+  for (const int length : {100, 200, 150}) repertoire.observe(with_a_gap(length));
+  const auto wanted = repertoire.next_wanted(kNoRoom);  // the largest
+  ASSERT_TRUE(wanted);
+  Plan plan;
+  for (const Gap& gap : find_gaps(*wanted->step)) {
+    if (gap.ends == GapEnd::access && wanted->step->storages()[gap.storage].size > 100_KiB) plan.gaps.push_back({.gap = gap, .remedy = Remedy::drop});
+  }
+  ASSERT_EQ(plan.gaps.size(), 1u);
+  repertoire.keep(std::make_shared<const Script>(*wanted->steps, *wanted->step, plan, 1_GiB, nullptr, std::vector<OpPlace>{}, /*any_size=*/true));
+
+  const auto found_for = [&](std::int64_t length, Bytes room) {
+    repertoire.begin_step();
+    repertoire.op(11, {{{Bytes{8 * length}}, {}, {Bytes{4096 * length}}}});
+    return repertoire.find_script(room);
+  };
+
+  EXPECT_TRUE(found_for(120, 1_MiB).fits);
+  const auto needed = found_for(120, 900_KiB), not_enough = found_for(120, 400_KiB);
+  EXPECT_TRUE(needed.reused);
+  EXPECT_EQ(needed.spared, std::vector<bool>{false});
+  EXPECT_EQ(not_enough.script, nullptr);
+  EXPECT_TRUE(repertoire.is_asked());
 }
 
 TEST(Repertoire, AnUnknownBeginningHasNoScript) {

@@ -1,0 +1,74 @@
+// What the training thread waits for when a size comes that was never seen: the forecast, and a plan for another size taken
+// for it. The aim is 0.3 ms; by 1,000 ops and for a model of 3,000.
+#include "engine/repertoire.h"
+
+#include <benchmark/benchmark.h>
+
+#include "liveness/gaps.h"
+#include "support/step_maker.h"
+
+namespace spillway {
+namespace {
+
+using testing::StepMaker;
+
+// Layers of five ops forward and five backward; every activation has a gap.
+std::shared_ptr<const RecordedSteps> recorded(std::int64_t ops, std::int64_t length) {
+  StepMaker steps;
+  steps.birth("weights", 4_MiB, StorageKind::parameter);
+  for (int step = 0; step < 2; ++step) {
+    steps.begin();
+    steps.birth("ids", Bytes{8 * 16 * length}, StorageKind::input);
+    std::string last = "ids";
+    const auto name = [](const char* what, std::int64_t layer) { return what + std::to_string(layer); };
+    for (std::int64_t layer = 0; layer < ops / 10; ++layer) {
+      for (const char* what : {"query", "key", "value"}) steps.make(name(what, layer), Bytes{4096 * length}, {last, "weights"});
+      steps.make(name("scores", layer), Bytes{768 * length * length}, {name("query", layer), name("key", layer)});
+      steps.make(name("hidden", layer), Bytes{4096 * length}, {name("scores", layer), name("value", layer)});
+      last = name("hidden", layer);
+    }
+    for (std::int64_t layer = ops / 10; layer-- > 0;) {
+      for (const char* what : {"hidden", "scores", "value", "key", "query"}) {
+        steps.op("back", {.in = {name(what, layer), "weights"}, .workspace = Bytes{512 * length}});
+        steps.death(name(what, layer));
+      }
+    }
+    steps.death("ids");
+    steps.end();
+  }
+  RecordedSteps found{.trace = steps.trace(), .keys = {}, .shapes = {}, .lean = {}};
+  for (std::int64_t op = 0; op < ops; ++op) found.keys.push_back(static_cast<std::uint64_t>(op)), found.shapes.push_back(static_cast<std::uint64_t>(op));
+  return std::make_shared<const RecordedSteps>(std::move(found));
+}
+
+// Half of what may leave does. The plan for the largest size is the only one, and too large for most.
+void size_never_seen(benchmark::State& state) {
+  const std::int64_t ops = state.range(0);
+  Repertoire repertoire;
+  for (const std::int64_t length : {30, 332, 100, 200, 150, 50}) repertoire.observe(recorded(ops, length));
+  const Bytes room{ops / 10 * 768 * 332 * 332 * 6 / 10};
+  const auto wanted = repertoire.next_wanted(room);
+  Plan plan;
+  for (const Gap& gap : find_gaps(*wanted->step)) {
+    if (gap.ends == GapEnd::access && gap.end <= wanted->step->op_count() && gap.begin % 2 == 0) plan.gaps.push_back({.gap = gap, .remedy = Remedy::drop});
+  }
+  repertoire.keep(std::make_shared<const Script>(*wanted->steps, *wanted->step, plan, room, nullptr, std::vector<OpPlace>{}, /*any_size=*/true));
+  std::int64_t length = 0, taken = 0;
+  for (auto _ : state) {
+    state.PauseTiming();
+    length = 260 + (length + 37) % 35;
+    repertoire.begin_step();
+    while (repertoire.watches()) repertoire.op(repertoire.ops_seen(), {{{Bytes{128 * length}, 4_MiB}, {}, {Bytes{4096 * length}}}});
+    state.ResumeTiming();
+    taken += repertoire.find_script(room).reused ? 1 : 0;
+  }
+  state.counters["gaps"] = static_cast<double>(plan.gaps.size());
+  state.counters["taken"] = static_cast<double>(taken) / static_cast<double>(state.iterations());
+}
+
+BENCHMARK(size_never_seen)->Arg(1000)->Arg(3000)->Unit(benchmark::kMicrosecond);
+
+}  // namespace
+}  // namespace spillway
+
+BENCHMARK_MAIN();

@@ -1,0 +1,54 @@
+// What a run like this one recorded before, and what this one leaves for the next.
+#include <bit>
+#include <utility>
+
+#include "base/error.h"
+#include "engine/engine.h"
+
+namespace spillway {
+
+namespace {
+
+constexpr std::size_t kMostKnown = 8;  // steps kept for the next run: what varies shows in four
+
+}  // namespace
+
+void Engine::use_store(StepStore store) {
+  const Lock lock(mutex_);
+  store_ = std::move(store);
+  known_.clear();
+  opening_ = {.on = store_.exists() && plans()};
+}
+
+// At the end of the first step. True: `recorded_` is a step to plan for; where sizes change the repertoire knows.
+bool Engine::recall() {
+  opening_.on = false;
+  try {
+    known_ = store_.load(opening_.shape);  // sizes changed then, so they will now
+    if (known_.empty()) known_ = store_.load(opening_.sized);
+  } catch (const InputError& error) {
+    stats_.store_problem = error.what();
+    return false;
+  }
+  for (const auto& steps : known_) repertoire_.observe(steps);
+  stats_.warm_start = !known_.empty();
+  if (known_.empty() || repertoire_.varies()) return false;
+  recorded_ = known_.back();
+  return true;
+}
+
+// A few steps that differ in size, or the one that is planned for: by what the first step was without and with sizes.
+void Engine::remember(const std::shared_ptr<const RecordedSteps>& steps) {
+  const bool varies = repertoire_.varies();
+  if (!store_.exists() || known_.size() >= kMostKnown || (!varies && steps->sample)) return;
+  known_.push_back(steps);
+  if (varies && !std::has_single_bit(known_.size())) return;
+  try {
+    store_.save(varies ? opening_.shape : opening_.sized, varies ? known_ : KnownSteps{steps});
+  } catch (const InputError& error) {
+    stats_.store_problem = error.what();
+    store_ = {};
+  }
+}
+
+}  // namespace spillway

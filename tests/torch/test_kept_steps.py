@@ -1,0 +1,69 @@
+"""What a planned run recorded is kept: the next run of the same script starts on a plan; a bad file does no harm."""
+
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+HERE = pathlib.Path(__file__).parent
+STEPS = 6
+
+
+def train(folder, script, *words) -> tuple[dict, str]:
+    program = f"import sys, spillway, functools; spillway.enable = functools.partial(spillway.enable, cache={folder!r}); " \
+              f"sys.path.insert(0, {str(HERE)!r}); sys.argv[1:] = {[str(word) for word in words]!r}; import {script}; {script}.main()"  # fmt: skip
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout), done.stderr
+
+
+def budget_of(script, model, share) -> int:
+    run, _ = train(False, script, model, 4 if script == "planned" else 12, "watch", "dtr")
+    return run["stats"]["plain_peak_bytes"] * share // 100
+
+
+def test_the_second_run_starts_warm_and_a_bad_file_is_told_and_harmless(tmp_path):
+    folder, budget = str(tmp_path / "kept"), budget_of("planned", "mlp", 60)
+
+    first, _ = train(folder, "planned", "mlp", STEPS, budget, "hybrid")
+    second, said = train(folder, "planned", "mlp", STEPS, budget, "hybrid")
+    (file,) = pathlib.Path(folder).glob("*.steps")
+    file.write_bytes(file.read_bytes()[:-100])
+    third, told = train(folder, "planned", "mlp", STEPS, budget, "hybrid")
+
+    assert first["stats"]["cache"] == {"warm": False, "problem": None}
+    assert second["stats"]["cache"] == {"warm": True, "problem": None}
+    assert "CacheWarning" not in said
+    assert second["stats"]["planned_steps"] > first["stats"]["planned_steps"]
+    assert not third["stats"]["cache"]["warm"]
+    assert told.count("are damaged or cut short: they are not used") == 1, told
+    assert first["digest"] == second["digest"] == third["digest"]
+    for run in (first, second, third):
+        assert run["stats"]["violations"] == 0
+        assert run["stats"]["peak_bytes"] <= budget
+
+
+@pytest.mark.long
+def test_a_run_of_changing_sizes_starts_warm_too(tmp_path):
+    folder, budget = str(tmp_path / "kept"), budget_of("varying", "bert", 60)
+
+    first, _ = train(folder, "varying", "bert", 20, budget, "hybrid")
+    second, _ = train(folder, "varying", "bert", 20, budget, "hybrid")
+
+    print(f"\nforeseen of {second['stats']['varying_steps']}: {first['stats']['foreseen_steps']} cold, {second['stats']['foreseen_steps']} warm")
+    assert second["stats"]["cache"] == {"warm": True, "problem": None}
+    assert second["stats"]["varying_steps"] >= 19
+    assert first["digest"] == second["digest"]
+    assert second["stats"]["violations"] == 0
+
+
+@pytest.mark.long
+def test_another_model_starts_cold(tmp_path):
+    folder, budget = str(tmp_path / "kept"), budget_of("planned", "mlp", 60)
+    train(folder, "planned", "mlp", STEPS, budget, "hybrid")
+
+    other, _ = train(folder, "planned", "attention", STEPS, budget_of("planned", "attention", 70), "hybrid")
+
+    assert not other["stats"]["cache"]["warm"]

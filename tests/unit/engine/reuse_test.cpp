@@ -1,0 +1,86 @@
+#include "engine/reuse.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "liveness/gaps.h"
+#include "support/step_maker.h"
+
+namespace spillway {
+namespace {
+
+using testing::StepMaker;
+
+// op      0     1     2     3      4      5
+// a       made  .     .     .      .      read
+// b             made  .     .      read
+// c                   made  read
+Trace stack_of_three(Bytes size) {
+  StepMaker maker;
+  maker.begin();
+  maker.birth("in", size);
+  maker.make("a", size, {"in"});
+  maker.make("b", size, {"a"});
+  maker.make("c", size, {"b"});
+  for (const char* name : {"c", "b", "a"}) {
+    maker.op("back", {.in = {name}});
+    maker.death(name);
+  }
+  maker.death("in");
+  maker.end();
+  return maker.trace();
+}
+
+Liveness step_of(const Trace& trace) { return Liveness(trace, find_whole_steps(trace)[0]); }
+
+std::vector<Gap> gaps_of(const Liveness& step) {
+  std::vector<Gap> gaps;
+  for (const Gap& gap : find_gaps(step)) {
+    if (gap.ends == GapEnd::access) gaps.push_back(gap);
+  }
+  std::ranges::stable_sort(gaps, {}, &Gap::begin);
+  return gaps;
+}
+
+TEST(Reuse, WhoIsAwayIsNotCounted) {
+  const Liveness step = step_of(stack_of_three(1_MiB));
+  const std::vector<Gap> gaps = gaps_of(step);  // of a and b; c has none
+  ASSERT_EQ(gaps.size(), 2u);
+
+  EXPECT_EQ(peak_beside(step, {}), 4_MiB);
+  EXPECT_EQ(peak_beside(step, std::span(gaps).first(1)), 3_MiB);
+  EXPECT_EQ(peak_beside(step, gaps), 3_MiB);  // where c is made, b is read
+}
+
+TEST(Reuse, AtASmallerSizeGapsAreSparedAsLongAsItFits) {
+  const std::vector<Gap> gaps = gaps_of(step_of(stack_of_three(1_MiB)));
+  const Liveness smaller = step_of(stack_of_three(800_KiB));
+
+  const Reuse tight = reuse_gaps(smaller, gaps, 2500_KiB), loose = reuse_gaps(smaller, gaps, 4_MiB);
+
+  EXPECT_EQ(tight.spared, (std::vector<bool>{false, true}));  // the later one relieves no peak
+  EXPECT_EQ(tight.peak, 2400_KiB);
+  EXPECT_EQ(loose.spared, (std::vector<bool>{true, true}));
+  EXPECT_EQ(loose.peak, 3200_KiB);
+}
+
+TEST(Reuse, WhatIsNotEnoughSparesNothing) {
+  const Liveness step = step_of(stack_of_three(1_MiB));
+
+  const Reuse reuse = reuse_gaps(step, gaps_of(step), 1_MiB);
+
+  EXPECT_EQ(reuse.peak, 3_MiB);
+  EXPECT_TRUE(reuse.spared.empty());
+}
+
+TEST(Reuse, AGapOverTheStepsEndCountsOnBothSidesOfIt) {
+  const Liveness step = step_of(stack_of_three(1_MiB));
+  const Gap over{.storage = 0, .begin = step.op_count() - 1, .end = step.op_count() + 2};
+
+  EXPECT_EQ(peak_beside(step, std::vector<Gap>{over}), 4_MiB);
+  EXPECT_EQ(reuse_gaps(step, std::vector<Gap>{over}, 4_MiB).spared, std::vector<bool>{true});
+}
+
+}  // namespace
+}  // namespace spillway
