@@ -24,6 +24,7 @@ def read(folder, row, name):
     return cell
 
 
+@pytest.mark.long
 def test_steps_of_changing_size_are_measured_in_a_budget(run, tmp_path):
     said = measure(run, "dynamic", tmp_path, "--only", "bert-qqp", "--methods", "mimose", "--shares", "60")
     cell, peak = read(tmp_path, "bert-qqp", "mimose-60"), read(tmp_path, "bert-qqp", "watch")["plain_peak_bytes"]

@@ -25,7 +25,7 @@ def check(run):
 
 @pytest.mark.parametrize(("model", "policy"), [("mlp", "hybrid"), pytest.param("attention", "dtr", marks=pytest.mark.long)])
 def test_a_budget_that_shrinks_and_grows_holds_at_once_and_changes_no_bit(model, policy):
-    run = train(model, policy, 8, 60, 80, 200)
+    run = train(model, policy, 16, 60, 80, 200)
 
     check(run)
     ample, less, more, ample_again = run["seen"]
@@ -33,18 +33,11 @@ def test_a_budget_that_shrinks_and_grows_holds_at_once_and_changes_no_bit(model,
     assert less["left_until"][0] > 0  # in the very step in which it was told
     assert more["left_until"][-1] - less["left_until"][-1] < less["left_until"][-1]
     assert ample_again["left_until"][-1] == ample_again["left_until"][1]  # nothing leaves where everything fits
+    # Plans are made in the background, so how soon one is there depends on the machine.
+    assert policy == "dtr" or less["planned_before"] < more["planned_before"] < ample_again["planned_before"]
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("model", ["bert", "detector"])
 def test_a_budget_may_change_while_sizes_do(model):
     check(train(model, "hybrid", 12, 90, 85, 200, 88))
-
-
-# A plan is made in the background, so how soon it is there depends on the machine; a recording would take three steps more.
-def test_a_new_budget_is_planned_for_from_what_was_recorded():
-    run = train("mlp", "hybrid", 16, 70, 60, 50)
-
-    check(run)
-    planned = [phase["planned_before"] for phase in run["seen"]] + [run["stats"]["planned_steps"]]
-    assert planned[2] < planned[3] < planned[4], planned

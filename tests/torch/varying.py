@@ -9,7 +9,7 @@ import random
 import sys
 
 import torch
-from planned import train_and_tell
+from planned import mlp, train_and_tell
 from torch import nn
 
 import spillway
@@ -77,12 +77,28 @@ def detector(sides=(96, 224)):
     return model, loss
 
 
+def last_batches():
+    """An epoch of six batches, the last of them not full."""
+    model, whole, _ = mlp()
+    count = 0
+
+    def loss(dice):
+        nonlocal count
+        count += 1
+        return model(whole[:dice.randint(60, 200)] if count % 6 == 0 else whole).square().mean()
+
+    return model, loss
+
+
 MODELS = {
     "bert": bert,
     "bert_eager": lambda: bert(attention="eager"),
+    "bert_swag": lambda: bert(lengths=(35, 141)),
+    "bert_squad": lambda: bert(lengths=(153, 512)),
     "bert_batches": lambda: bert(lengths=(35, 141), batches=(1, 8), attention="eager"),
     "gpt": gpt,
     "detector": detector,
+    "last_batches": last_batches,
 }
 
 
