@@ -104,6 +104,8 @@ def enable(
     library = native.load()
     options = read_options(budget, device, policy, host_limit, spill_dir, workspace, trace, allocator, poison, min_evict, trace_steps, cache)
     _refuse_below_what_is_there(options)
+    if "cache_dir" in options:
+        options["cache_writer"] = kept_steps.writer(options["device"])  # here, because asking a card for its name initialises CUDA
     library.enable(options)
     job = _Job(library, options)
     try:
@@ -154,7 +156,7 @@ def read_options(
         "poison": bool(poison),
     }
     if budget is not None and (folder := kept_steps.find_folder(cache)) is not None:
-        options["cache_dir"], options["cache_writer"] = folder, kept_steps.writer(device)
+        options["cache_dir"] = folder
     if min_evict is not None:
         options["min_evict_bytes"] = parse_bytes(min_evict, what="min_evict")
     if trace_steps is not None:
