@@ -20,6 +20,7 @@ from spillway.amounts import card_bytes, parse_bytes, ram_bytes, to_text
 from spillway.steps import StepWatcher
 
 DEFAULT_POLICY = "dtr"
+REACTIVE = ("dtr", "lru")  # they record nothing
 WORKSPACES = ("plain", "adaptive")
 ALLOCATORS = ("spillway", "native")
 
@@ -155,7 +156,7 @@ def read_options(
         "allocator": _one_of("allocator", allocator, ALLOCATORS),
         "poison": bool(poison),
     }
-    if budget is not None and (folder := kept_steps.find_folder(cache)) is not None:
+    if budget is not None and policy not in REACTIVE and (folder := kept_steps.find_folder(cache)) is not None:
         options["cache_dir"] = folder
     if min_evict is not None:
         options["min_evict_bytes"] = parse_bytes(min_evict, what="min_evict")

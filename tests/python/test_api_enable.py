@@ -258,3 +258,12 @@ def test_without_any_usable_folder_the_cpu_refuses_and_a_card_goes_on(monkeypatc
     with pytest.raises(ValueError, match="--spill-dir"):
         api._find_spill_folder(None, "cpu", watching=False)
     assert api._find_spill_folder(None, "cuda:0", watching=False) is None
+
+
+def test_only_planned_runs_have_a_folder_for_what_they_record(library, tmp_path):
+    spillway.enable("2GiB", device="cpu", policy="dtr", cache=tmp_path / "kept")
+    spillway.disable()
+    spillway.enable("2GiB", device="cpu", policy="hybrid", cache=tmp_path / "kept")
+    (reactive,), (planned,) = library.named("enable")
+    assert "cache_dir" not in reactive
+    assert planned["cache_dir"] == str(tmp_path / "kept") and "torch" in planned["cache_writer"]

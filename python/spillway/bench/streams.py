@@ -121,7 +121,7 @@ def retinanet(device: str, tiny: bool) -> Stream:
     body = backbone_utils.resnet_fpn_backbone(backbone_name="resnet18" if tiny else "resnet50", weights=None, norm_layer=nn.BatchNorm2d, trainable_layers=5,
                                               returned_layers=[2, 3, 4], extra_blocks=LastLevelP6P7(256, 256))  # fmt: skip
     model = RetinaNet(body, num_classes=91, max_size=1333)
-    rows, scales = (2, range(64, 129, 16)) if tiny else (8, SCALES)
+    rows, scales = (1, range(256, 321, 32)) if tiny else (8, SCALES)  # smaller ones have levels of one pixel, and other ops with them
 
     def loss_of(model: nn.Module, size: tuple[int, int]) -> torch.Tensor:
         height, width = size
