@@ -11,7 +11,7 @@ namespace spillway {
 namespace {
 
 // Comparisons of two presences that a search may take, and rounds at least and at most.
-constexpr double kWork = 4e8;
+constexpr double kWork = 2e7;
 constexpr double kFewestRounds = 30, kMostRounds = 4000;
 
 bool meet(const Presence& a, const Presence& b) {
