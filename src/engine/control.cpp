@@ -11,7 +11,7 @@ void Engine::end_step(const std::vector<Nanos>& durations) {
   Lock lock(mutex_);
   ++stats_.steps;
   ++step_;
-  if (tape_.on()) tape_.end_step();
+  if (tape_.on()) tape_.end_step(durations);
   forget_old_recipes();
   steer_end_step(durations, lock);
 }

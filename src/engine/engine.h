@@ -224,7 +224,7 @@ class Engine {
   [[nodiscard]] bool steers() const { return course_.on || repertoire_.watches() || opening_.on; }
   // Whether every op is to be told by note_step_op, and whether its time on the device matters.
   [[nodiscard]] bool wants_ops() const { return tape_.on() || recorder_.on(); }
-  [[nodiscard]] bool wants_times() const { return recorder_.on_planned_step(); }
+  [[nodiscard]] bool wants_times() const { return recorder_.on_planned_step() || (tape_.on() && !course_.on); }
   void note_step_op(const OpNote& note, OpKey key);
 
   // --- control: these take the lock themselves ----------------------------------------------------------------------

@@ -46,6 +46,9 @@ Script::Script(const RecordedSteps& steps, const Liveness& step, const Plan& pla
   leavings_.resize(ops.size());
   fetches_.resize(ops.size());
   for (const LiveOp& op : step.ops()) needs_.push_back(op.transient);
+  if (std::ranges::count(steps.timed, true) > 0) {
+    for (const LiveOp& op : step.ops()) times_.push_back(op.duration);
+  }
   gap_count_ = static_cast<std::uint32_t>(plan.gaps.size());
   if (any_size) {
     for (const PlannedGap& planned : plan.gaps) gaps_.push_back(planned.gap);

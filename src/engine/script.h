@@ -45,6 +45,8 @@ class Script {
   [[nodiscard]] const std::vector<std::pair<std::uint32_t, StorageId>>& staying_away() const { return staying_away_; }
   // What the op takes beside its arguments.
   [[nodiscard]] Bytes need(std::size_t op) const { return needs_[op]; }
+  // Where the device measured it.
+  [[nodiscard]] std::optional<Nanos> device_time(std::size_t op) const { return times_.empty() ? std::nullopt : std::optional(times_[op]); }
   [[nodiscard]] std::span<const Leaving> leavings(std::size_t op) const { return leavings_[op]; }
   [[nodiscard]] std::span<const std::uint32_t> fetches(std::size_t op) const { return fetches_[op]; }
   // What was planned for.
@@ -61,6 +63,7 @@ class Script {
   bool any_size_ = false;
   std::vector<std::pair<std::uint32_t, StorageId>> staying_away_;
   std::vector<Bytes> needs_;
+  std::vector<Nanos> times_;
   std::vector<std::vector<Leaving>> leavings_;
   std::vector<std::vector<std::uint32_t>> fetches_;
   Bytes budget_;

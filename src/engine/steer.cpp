@@ -114,8 +114,12 @@ Record* Engine::find_part(const Leaving& leaving, std::span<const Use> uses, std
 }
 
 void Engine::note_step_op(const OpNote& note, OpKey key) {
-  tape_.op(note);
   recorder_.op(note, key);
+  if (!tape_.on()) return;
+  OpNote told = note;
+  // Measuring slows a planned step down: it takes what it took when it was recorded.
+  if (course_.on && course_.next > 0) told.duration = course_.script->device_time(course_.next - 1).value_or(note.duration);
+  tape_.op(told);
 }
 
 void Engine::steer_end_step(const std::vector<Nanos>& durations, Lock& lock) {

@@ -1,6 +1,7 @@
 #include "engine/tape.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 
@@ -46,6 +47,7 @@ void Tape::close() {
   write_settled();
   for (const Waiting& waiting : waiting_) writer_->write(waiting.event);
   waiting_.clear();
+  copies_.clear();
   writer_->close();
   writer_.reset();
 }
@@ -57,19 +59,29 @@ void Tape::forget() { (void)writer_.release(); }
 template <class E>
 void Tape::write(E event) {
   if (waiting_.empty()) writer_->write(event);
-  else waiting_.push_back({as_event(std::move(event)), std::nullopt});
+  else waiting_.push_back({.event = as_event(std::move(event)), .copy = {}});
 }
 
 void Tape::write_settled() {
-  while (!waiting_.empty()) {
-    Waiting& first = waiting_.front();
-    if (first.copy) {
-      const bool known = settle(std::get<Move>(first.event), *first.copy);
-      if (!known && copies_waiting_ <= kMostCopies) return;
-      --copies_waiting_;
-    }
-    writer_->write(first.event);
-    waiting_.pop_front();
+  for (; !copies_.empty(); copies_.pop_front()) {
+    Waiting& first = *copies_.front();
+    if (!settle(std::get<Move>(first.event), *first.copy) && copies_.size() <= kMostCopies) break;
+    first.copy.reset();
+  }
+  for (; !waiting_.empty() && !waiting_.front().copy && !waiting_.front().timed; waiting_.pop_front()) writer_->write(waiting_.front().event);
+}
+
+// The device runs them one after the other, none before the host told it to.
+void Tape::set_times(std::span<const Nanos> durations) {
+  const bool all = std::ssize(durations) == std::ranges::count(waiting_, true, &Waiting::timed);
+  auto next = durations.begin();
+  Nanos free;
+  for (Waiting& waiting : waiting_) {
+    if (!std::exchange(waiting.timed, false) || !all) continue;
+    Op& op = std::get<Op>(waiting.event);
+    op.start = std::max(op.start, free);
+    op.duration = *next++;
+    free = op.start + op.duration;
   }
 }
 
@@ -128,7 +140,7 @@ void Tape::op(const OpNote& note) {
   if (!on()) return;
   write_settled();
   guess_roles(note);
-  write(OpView{.index = OpIndex{ops_++},
+  const OpView op{.index = OpIndex{ops_++},
                .name = writer_->intern(note.name),
                .phase = note.phase,
                .job = kJob,
@@ -143,7 +155,9 @@ void Tape::op(const OpNote& note) {
                .inputs = note.inputs,
                .outputs = note.outputs,
                .mutated = note.mutated,
-               .aliased = note.aliased});
+               .aliased = note.aliased};
+  if (note.timed) waiting_.push_back({.event = as_event(op), .copy = {}, .timed = true});
+  else write(op);
 }
 
 void Tape::move(const Record& record, TraceTier from, TraceTier to, bool clean, std::optional<CopySpan> copy) {
@@ -151,8 +165,8 @@ void Tape::move(const Record& record, TraceTier from, TraceTier to, bool clean, 
   write_settled();
   const Move event{.storage = record.id, .from = from, .to = to, .size = record.size, .trigger = current(), .start = now(), .duration = {}, .clean = clean};
   if (!copy || copy->began.value == 0) return write(event);
-  waiting_.push_back({event, copy});
-  ++copies_waiting_;
+  waiting_.push_back({.event = event, .copy = copy});
+  copies_.push_back(&waiting_.back());
 }
 
 void Tape::recompute(const Record& record, const ReplayNote& replay) {
@@ -165,8 +179,9 @@ void Tape::stall(StallCause cause, Nanos start, Nanos took) {
   write(Stall{.cause = cause, .op = current(), .storage = {}, .job = kJob, .start = start - began_, .duration = took});
 }
 
-void Tape::end_step() {
+void Tape::end_step(std::span<const Nanos> durations) {
   if (!on()) return;
+  set_times(durations);
   write_settled();
   write(StepEnd{.step = StepIndex{step_}, .job = kJob, .at = now()});
   ++step_;

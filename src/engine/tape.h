@@ -1,7 +1,8 @@
 // The engine's record of itself: each call is one event of the trace, or nothing when no trace was asked for.
 //
-// How long a copy took is known when it is done. Nobody waits for that: its event stays behind, and all later ones behind
-// it, until the device says so; the trace stays in the order of the host. Belongs to the engine's lock.
+// How long a copy took is known when it is done, and how long an op that the device measures at the step's end. Nobody waits
+// for that: the event stays behind, and all later ones behind it, until the time is known; the trace stays in the order of the
+// host. Belongs to the engine's lock.
 #pragma once
 
 #include <deque>
@@ -70,7 +71,8 @@ class Tape {
   void move(const Record& record, TraceTier from, TraceTier to, bool clean, std::optional<CopySpan> copy);
   void recompute(const Record& record, const ReplayNote& replay);
   void stall(StallCause cause, Nanos start, Nanos took);
-  void end_step();
+  // `durations`: of the step's ops that the device measured.
+  void end_step(std::span<const Nanos> durations = {});
 
  private:
   static constexpr JobId kJob{0};
@@ -79,7 +81,8 @@ class Tape {
 
   struct Waiting {
     Event event;
-    std::optional<CopySpan> copy;
+    std::optional<CopySpan> copy;  // of a move that is under way
+    bool timed = false;            // an op whose time is not known yet
   };
   // A tick whose time on the host's clock is known.
   struct Anchor {
@@ -93,6 +96,7 @@ class Tape {
   template <class E>
   void write(E event);
   void write_settled();
+  void set_times(std::span<const Nanos> durations);
   [[nodiscard]] bool settle(Move& move, const CopySpan& copy);
   [[nodiscard]] Nanos time_of(Tick done);
   void guess_roles(const OpNote& note);
@@ -104,7 +108,7 @@ class Tape {
   Nanos began_;
   std::uint32_t ops_ = 0, step_ = 0;
   std::deque<Waiting> waiting_;
-  std::size_t copies_waiting_ = 0;
+  std::deque<Waiting*> copies_;  // among those: moves that are under way
   std::vector<Anchor> anchors_;
   std::vector<StorageKind> kinds_;   // by storage
   std::vector<StorageId> newborn_;   // inside an operator that is not told yet

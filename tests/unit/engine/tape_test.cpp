@@ -84,6 +84,29 @@ TEST_F(TapeTest, AnOpSaysWhyItMayNotBeReplayed) {
   EXPECT_FALSE(ops[1].why_not.valid());
 }
 
+TEST_F(TapeTest, OpsThatTheDeviceMeasuresHaveItsTimesOneAfterTheOther) {
+  const OpNote timed{.name = "aten::relu", .start = card.now() + 1_ms, .duration = 5_us, .timed = true, .inputs = {}, .outputs = {}, .mutated = {}, .aliased = {}};
+  const OpNote host{.name = "aten::view", .start = card.now() + 1_ms, .duration = 7_us, .inputs = {}, .outputs = {}, .mutated = {}, .aliased = {}};
+  const CopySpan copy = copy_out();
+  tape.op(timed);
+  tape.move(record, TraceTier::device, TraceTier::host, false, copy);
+  tape.op(host);
+  tape.op(timed);
+  const std::array<Nanos, 2> times{300_us, 40_us};
+  tape.end_step(times);
+  tape.op(timed);  // of a step that does not end
+
+  const auto ops = events<Op>();
+
+  ASSERT_EQ(ops.size(), 4u);
+  EXPECT_EQ(ops[0].duration, 300_us);
+  EXPECT_EQ(ops[1].duration, 7_us);
+  EXPECT_EQ(ops[2].duration, 40_us);
+  EXPECT_EQ(ops[2].start, ops[0].start + 300_us);
+  EXPECT_EQ(ops[3].duration, 5_us);
+  EXPECT_EQ(events<Move>().size(), 1u);
+}
+
 TEST_F(TapeTest, RolesAreGuessedOnceAndToldByThoseWhoKnow) {
   Record made, inside;
   made.id = StorageId{1};
