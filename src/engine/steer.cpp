@@ -214,9 +214,12 @@ void Engine::start_planning(bool anew) {
 // Copies take another time than was planned with: the link is shared, or somebody else's since. Rates are those of the
 // step's last copies, which may have had both directions busy: only what no sharing explains is a drift.
 void Engine::follow_link() {
-  const Mover::Rates seen = mover_.take_rates();
+  Mover::Rates seen = mover_.take_rates();
   const auto drifted = [](double now, double planned) { return now > 0 && planned > 0 && (now > planned * kDrift || now < planned / kDrift); };
   Costs& costs = options_.costs;
+  // A direction nobody used is as the other: it is the same link.
+  if (seen.in_nanos_per_byte == 0) seen.in_nanos_per_byte = costs.in_nanos_per_byte * seen.out_nanos_per_byte / costs.out_nanos_per_byte;
+  if (seen.out_nanos_per_byte == 0) seen.out_nanos_per_byte = costs.out_nanos_per_byte * seen.in_nanos_per_byte / costs.in_nanos_per_byte;
   const bool out = drifted(seen.out_nanos_per_byte, costs.out_nanos_per_byte), in = drifted(seen.in_nanos_per_byte, costs.in_nanos_per_byte);
   if ((!out && !in) || planner_.busy()) return;
   const auto take_over = [](double now, double& nanos, double& price) {

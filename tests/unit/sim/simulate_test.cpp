@@ -135,7 +135,7 @@ TEST(SimulateByHand, ASlowerLinkShowsFromTheStepOnInWhichItSlows) {
 TEST(SimulateDrift, StallsOfALinkThatHalvesAreGoneThreeStepsLater) {
   const Trace trace = recorded("resnet50_b256");
   const Liveness step(trace, *find_steady_step(trace));
-  SimOptions options{.card = quick_card(), .budget = live_curve(step).peak * 70 / 100, .policy = "hybrid", .steps = 10, .places = false};
+  SimOptions options{.card = quick_card(), .budget = live_curve(step).peak * 70 / 100, .policy = "hybrid", .steps = 10};
   options.before_step = [](int step, FakeDevice& device) {
     if (step == 5) device.set_link_percent(50);
   };
