@@ -226,15 +226,17 @@ void Engine::died(Record* record) {
   const Lock lock(mutex_);
   note_absent(*record, -1);
   recorder_.death(*record);
-  const bool stays = record->dependents > 0 && record->residence != Residence::dropped;  // as an orphan
+  // As an orphan; a dropped one only where those that are made from it could not be rebuilt without its coming back.
+  const bool stays = record->dependents > 0 && (record->residence != Residence::dropped || !heirs_do_without(*record, course_.on));
   if (tape_.on() && !stays) tape_.death(*record);
   owner_.disown(*record);
+  if (stays) {
+    record->orphan = true;
+    return;
+  }
   if (record->residence == Residence::dropped) {
     if (record->dependents > 0) inherit_leaves(*record);
     undrop(*record);
-  } else if (stays) {
-    record->orphan = true;
-    return;
   } else {
     away_.erase(record);
     forget_copy(*record);
@@ -398,6 +400,7 @@ void Engine::dispose(Record* orphan) {
     give_back(*orphan);
     free_block(block, uses);
   }
+  if (orphan->residence == Residence::dropped) undrop(*orphan);
   away_.erase(orphan);
   forget_copy(*orphan);
   bury(orphan);

@@ -207,6 +207,9 @@ class Engine {
   // returned. See Note [Lean rebuilds].
   [[nodiscard]] std::vector<Record*> borrow_sides(const Recipe& recipe, const Record& wanted);
   void return_sides(std::span<Record* const> sides);
+  // What a rebuild made on its way, its storage having given up the block: it may leave and is brought home by `acquire` like
+  // any other, until it is returned as a side is. So a rebuild needs no more room at once than its largest op.
+  void keep_temporary(Record* temporary);
   // Recipes nobody needs any more, in exchange for an empty list: the caller disposes of them without the lock.
   void take_dying(std::vector<Recipe*>& into) { into.swap(dying_); }
   [[nodiscard]] std::uint64_t step() const { return step_; }
@@ -350,12 +353,14 @@ class Engine {
   void plan_for_budget();
   void before_write(Record* record, Lock& lock);
   void turn_drops_into_moves(std::span<const Use> uses, Lock& lock);
+  void turn_drop_into_move(Record* record, Lock& lock);
   void undrop(Record& record);
   void forget_copy(Record& record);
   void give_back(Record& record);
   void collect_leaves(const Record& record, std::vector<Record*>& leaves) const;
   void inherit_leaves(Record& dead);
   [[nodiscard]] bool try_spare(Record& dead);
+  [[nodiscard]] bool heirs_do_without(Record& dead, bool planned) const;
   void collect_needed(const Record& record, std::unordered_set<const Record*>& needed) const;
   void forget_old_recipes();
   void dispose(Record* orphan);

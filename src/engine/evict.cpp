@@ -231,6 +231,9 @@ void Engine::empty_out() {
   ++emptying_;
   evict_all(Leave::move, lock);
   --emptying_;
+  // Free memory that stays where it is lies in pieces of other sizes than those asked for next; memory taken anew grows in one.
+  lock.unlock();
+  (void)arena_.trim(/*wait=*/true);
 }
 
 void Engine::evict_all(Leave leave, Lock& lock) {

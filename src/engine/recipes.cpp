@@ -149,6 +149,13 @@ std::vector<Record*> Engine::borrow_sides(const Recipe& recipe, const Record& wa
   return sides;
 }
 
+void Engine::keep_temporary(Record* temporary) {
+  count(*temporary, -1);
+  temporary->orphan = true;
+  ++temporary->dependents;
+  count(*temporary, +1);
+}
+
 void Engine::return_sides(std::span<Record* const> sides) {
   for (Record* side : sides) {
     if (--side->dependents == 0 && side->orphan && side->pins == 0) dispose(side);
@@ -211,15 +218,20 @@ void Engine::inherit_leaves(Record& dead) {
   }
 }
 
-// A plan counts on a dead storage's memory: those it was an ingredient of are rebuilt from its own, unless one cannot be.
-bool Engine::try_spare(Record& dead) {
-  if (dead.exposed() || !survey(dead, /*planned=*/true).legal) return false;
+// Whether all that are to be rebuilt from it could as well be rebuilt from its own ingredients, it being a temporary then.
+// Otherwise a chain of storages that were dropped one by one and died one by one comes back as temporaries all at once.
+bool Engine::heirs_do_without(Record& dead, bool planned) const {
   const Residence before = std::exchange(dead.residence, Residence::gone);
-  const bool spared = std::ranges::all_of(dropped_, [&](const Record* heir) {
-    return std::ranges::find(heir->leaves, &dead) == heir->leaves.end() || may_drop(*heir, /*planned=*/true);
+  const bool all = std::ranges::all_of(dropped_, [&](const Record* heir) {
+    return std::ranges::find(heir->leaves, &dead) == heir->leaves.end() || may_drop(*heir, planned);
   });
   dead.residence = before;
-  if (!spared) return false;
+  return all;
+}
+
+// A plan counts on a dead storage's memory: those it was an ingredient of are rebuilt from its own, unless one cannot be.
+bool Engine::try_spare(Record& dead) {
+  if (dead.exposed() || !survey(dead, /*planned=*/true).legal || !heirs_do_without(dead, /*planned=*/true)) return false;
   collect_leaves(dead, dead.leaves);
   for (Record* leaf : dead.leaves) ++leaf->dependents;
   inherit_leaves(dead);
@@ -281,19 +293,24 @@ void Engine::turn_drops_into_moves(std::span<const Use> uses, Lock& lock) {
   for (const Use& use : uses) {
     if (use.write && use.record->dependents > 0) before_write(use.record, lock);
   }
-  for (const Use& use : uses) {
-    Record* record = use.record;
-    if (record->residence != Residence::dropped) continue;
-    ++record->pins;
-    try {
-      rebuild(record, lock);
-    } catch (...) {
-      unpin(record);
-      throw;
+  for (const Use& use : uses) turn_drop_into_move(use.record, lock);
+}
+
+// What it is rebuilt from first: temporaries of one rebuild must not wait for another's.
+void Engine::turn_drop_into_move(Record* record, Lock& lock) {
+  if (record->residence != Residence::dropped) return;
+  ++record->pins;
+  try {
+    for (std::size_t at = 0; record->residence == Residence::dropped && at < record->leaves.size(); ++at) {
+      turn_drop_into_move(record->leaves[at], lock);
     }
+    if (record->residence == Residence::dropped) rebuild(record, lock);
+  } catch (...) {
     unpin(record);
-    if (may_leave(*record)) (void)evict(record, Leave::move, lock);
+    throw;
   }
+  unpin(record);
+  if (may_leave(*record)) (void)evict(record, Leave::move, lock);
 }
 
 void Engine::note_replay(const Record* temporary, const ReplayNote& replay) {

@@ -105,10 +105,16 @@ class Sides {
   std::vector<Record*> records_;
 };
 
-// One rebuild: dead ancestors become temporaries that live as long as it runs.
+// One rebuild: dead ancestors become temporaries that live as long as it runs; between its ops they may leave and come back.
 class Rebuild {
  public:
   Rebuild(Adapter& adapter, const Record& target) : adapter_(adapter), engine_(adapter.engine()), target_(target) {}
+  ~Rebuild() {
+    const auto lock = engine_.lock();
+    for (const auto& [gone, temporary] : temporaries_) engine_.return_sides({&temporary, 1});
+  }
+  Rebuild(const Rebuild&) = delete;
+  Rebuild& operator=(const Rebuild&) = delete;
 
   // Runs every recipe of the record; the storage returned owns the bytes.
   StoragePtr make(const Record& record) {
@@ -128,13 +134,21 @@ class Rebuild {
 
  private:
   void hand_over(Record& record, const StoragePtr& made, std::span<const ReplayNote> replays) {
+    engine_.finish_rebuild(&record, taken_from(made), replays);
+  }
+
+  // The storage's memory, which is no longer its own.
+  Record* taken_from(const StoragePtr& made) {
     at::DataPtr& pointer = made->_mutable_data_ptr_no_checks();
     SPILLWAY_ENSURE(pointer.get_deleter() == &delete_block, "a rebuilt storage is not made of our memory");
-    Record* temporary = engine_.find(pointer.get_context());
-    if (temporary->owner != nullptr) engine_.adopt(temporary, nullptr);
+    Record* record = engine_.find(pointer.get_context());
+    if (record->owner != nullptr) engine_.adopt(record, nullptr);
     (void)pointer.release_context();
-    engine_.finish_rebuild(&record, temporary, replays);
+    return record;
   }
+
+  // What an op that runs again reads for this: the record itself or, where that is gone, its temporary.
+  Record* source_of(Record* record) const { return record->residence == Residence::gone ? temporaries_.at(record) : record; }
 
   // The record an output of the recipe belongs to may be evicted, dropped or dead by now; only `wanted` is.
   StoragePtr run(TorchRecipe& recipe, const Record& wanted, const StoragePtr& so_far) {
@@ -148,8 +162,7 @@ class Rebuild {
     auto lock = engine_.lock();
     for (const TensorSlot& slot : recipe.tensors) {
       Record* source = slot.facts.record;
-      if (source == nullptr || source == &wanted || source->residence == Residence::gone) continue;
-      uses.push_back({source, false});
+      if (source != nullptr && source != &wanted) uses.push_back({source_of(source), false});
     }
     if (const auto why = engine_.acquire(uses, adapter_.stream(), lock)) {
       lock.unlock();
@@ -203,7 +216,7 @@ class Rebuild {
     for (Record* side : sides.records()) uses.push_back({side, false});
     auto lock = engine_.lock();
     for (const TensorFacts* facts : inputs) {
-      if (facts->record != nullptr && facts->record->residence != Residence::gone) uses.push_back({facts->record, false});
+      if (facts->record != nullptr) uses.push_back({source_of(facts->record), false});
     }
     if (const auto why = engine_.acquire(uses, adapter_.stream(), lock)) {
       lock.unlock();
@@ -309,16 +322,18 @@ class Rebuild {
 
   void temporary(Record& gone) {
     if (temporaries_.contains(&gone)) return;
-    StoragePtr made = make(gone);
-    temporaries_.emplace(&gone, std::move(made));
+    const StoragePtr made = make(gone);
+    const auto lock = engine_.lock();
+    Record* record = taken_from(made);
+    engine_.keep_temporary(record);
+    temporaries_.emplace(&gone, record);
   }
 
   at::Tensor tensor(const TensorFacts& facts, const Record& wanted, const StoragePtr& so_far) {
     if (facts.record == &wanted) return tensor_over(so_far, facts);
     if (facts.record != nullptr) {
-      const auto found = temporaries_.find(facts.record);
-      if (found != temporaries_.end()) return tensor_over(found->second, facts);
-      return tensor_over(storage_over(facts.record->data, facts.record->size, facts.device), facts);
+      const Record* source = source_of(facts.record);
+      return tensor_over(storage_over(source->data, source->size, facts.device), facts);
     }
     auto* value = const_cast<std::byte*>(facts.value.data());
     return tensor_over(storage_over(facts.value_size > 0_B ? value : nullptr, facts.value_size, facts.device), facts);
@@ -345,7 +360,7 @@ class Rebuild {
   const Record& target_;
   ReplayNote latest_;
   std::vector<ReplayNote> replays_;  // for the target
-  std::unordered_map<const Record*, StoragePtr> temporaries_;
+  std::unordered_map<const Record*, Record*> temporaries_;
   std::vector<std::pair<std::size_t, StoragePtr>> siblings_;  // of the latest run, by position
 };
 

@@ -1,4 +1,4 @@
-"""Who was dropped comes back before what it is made from changes, even where that does not fit beside the op's arguments."""
+"""Who was dropped comes back, even where what it is made from is about to change, or died, and does not fit all at once."""
 
 import pathlib
 import subprocess
@@ -7,15 +7,23 @@ import sys
 SCRIPT = pathlib.Path(__file__).with_name("heirs.py")
 
 
-def digest(*words: str) -> tuple[str, int]:
+def run(*words: str) -> tuple[str, int, int]:
     done = subprocess.run([sys.executable, str(SCRIPT), *words], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
-    text, again = done.stdout.split()
-    return text, int(again)
+    text, again, left = done.stdout.split()
+    return text, int(again), int(left)
 
 
 def test_an_heir_that_does_not_fit_beside_the_arguments_is_rebuilt_before_them():
-    found, again = digest("dtr")
+    found, again, _ = run("overwritten", "dtr")
 
-    assert found == digest()[0]
+    assert found == run("overwritten")[0]
     assert again > 0
+
+
+def test_a_chain_whose_dead_links_do_not_fit_at_once_comes_back_link_by_link():
+    found, again, left = run("chain", "dtr")
+
+    assert found == run("chain")[0]
+    assert again > 0
+    assert left < 1 << 16, "links nobody needs any more still have their memory"
