@@ -65,12 +65,24 @@ void describe_what_is_in_the_way(std::ostringstream& text, const Shortage& why, 
   }
 }
 
+// A tenth above the largest working set is what always does. As a text it is rounded, by half a percent at most: never down.
+Bytes enough_for(const EngineStats& stats, const EngineOptions& options, const Shortage& why) {
+  const Bytes stay = why.pinned + why.held + why.anonymous + why.small;
+  const Bytes most = std::max(stats.floor, stay + why.asked);
+  const Bytes beside = options.budget.value_or(why.budget) - why.budget;  // others', and what is no whole granule
+  const Bytes enough = beside + round_up(std::max(most + most / 10, why.budget + why.asked - why.longest_free), options.granule);
+  return enough + enough / 200 + 1_B;
+}
+
+void describe_remedy(std::ostringstream& text, Bytes enough, bool seen_a_step) {
+  text << "A budget of about " << to_text(enough) << " would do";
+  if (!seen_a_step) text << " so far; without a budget spillway tells what the whole program needs";
+  text << "; a smaller batch needs less.";
+}
+
 std::string tell(Adapter& adapter, const Shortage& why) {
   const EngineStats stats = adapter.engine().stats();
   const EngineOptions& options = adapter.engine().options();
-  const Bytes stay = why.pinned + why.held + why.anonymous + why.small;
-  const Bytes fits = std::max(stay + why.asked, why.budget + why.asked - why.longest_free);
-  const Bytes enough = std::max(stats.floor, round_up(fits, options.granule));
   std::ostringstream text;
   text << "spillway: ";
   describe_budget(text, options.budget.value_or(why.budget), why.budget, options.granule);
@@ -79,7 +91,8 @@ std::string tell(Adapter& adapter, const Shortage& why) {
   text << ". ";
   describe_what_is_in_the_way(text, why, options.smallest);
   text << to_text(why.free) << " are free, the longest piece " << to_text(why.longest_free) << ". The largest working set of one operator so far (the floor) is "
-       << to_text(stats.floor) << ". A budget of about " << to_text(enough) << " would do; a smaller batch needs less.";
+       << to_text(stats.floor) << ". ";
+  describe_remedy(text, enough_for(stats, options, why), stats.steps > 0);
   return text.str();
 }
 

@@ -3,6 +3,7 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <pthread.h>
 #include <torch/version.h>
+#include <unistd.h>
 
 #include <array>
 #include <cstdlib>
@@ -24,8 +25,20 @@ namespace spillway {
 
 namespace {
 
-// RAM is committed in pieces of this: small enough that a budget of a few MiB is held exactly.
-constexpr Bytes kHostGranule = 64_KiB;
+// RAM is committed in pieces of this. Only whole ones can be put together to a longer stretch, so whoever stays spoils what is
+// left of two: a budget has some thousands of them, and 1.1 times the floor holds what the floor says. No more, because every
+// remap looks at all that are free, and the system maps no more than 65530 pieces (vm.max_map_count).
+constexpr Bytes kLargestGranule = 64_KiB;
+constexpr std::int64_t kGranules = 4096;
+
+Bytes host_granule(std::optional<Bytes> budget) {
+  const Bytes page{::sysconf(_SC_PAGESIZE)};
+  if (!budget) return std::max(page, kLargestGranule);
+  Bytes granule = page;
+  while (granule < kLargestGranule && granule * kGranules < *budget) granule = granule * 2;
+  return granule;
+}
+
 // Address space costs nothing; twice a large machine's RAM leaves room to remap.
 constexpr Bytes kHostSpace = 1024_GiB;
 // Address space of the file; it grows as it is used.
@@ -70,13 +83,13 @@ std::unique_ptr<Adapter> start_on_cpu(const nlohmann::json& options) {
   if (allocator_of(options) != "spillway") throw InputError("allocator 'native' is for cards: on the CPU there is only spillway's own");
   EngineOptions engine = engine_options(options);
   engine.address_space = kHostSpace;
-  engine.granule = kHostGranule;
+  engine.granule = host_granule(engine.budget);
   engine.alignment = 64_B;
   if (engine.budget) engine.host_limit = bytes_option(options, "host_limit_bytes").value_or(0_B);
   engine.costs = host_costs(bytes_option(options, "host_limit_bytes").value_or(0_B) > 0_B);
   if (engine.budget) refuse_below_smallest(*engine.budget, engine.granule);
   const std::string folder = text_option(options, "spill_dir").value_or("/var/tmp");
-  const HostOptions host{.memory = {}, .host_memory = {}, .file_room = {}, .granule = kHostGranule, .poison = engine.poison,
+  const HostOptions host{.memory = {}, .host_memory = {}, .file_room = {}, .granule = engine.granule, .poison = engine.poison,
                          .file = SpillFileOptions{.folder = folder}};
   if (engine.budget) engine.file_limit = kFileRoom;
   auto device = std::make_unique<HostDevice>(host);

@@ -6,6 +6,7 @@ process. The results of runs that never change (plain, watching, imports only, o
 """
 
 import functools
+import importlib
 import json
 import multiprocessing
 import os
@@ -35,23 +36,21 @@ def environment() -> dict[str, str]:
 def forks():
     """Where processes come from that need not import torch."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["runner", "torchvision", "torch._dynamo"])
+    context.set_forkserver_preload(["runner", "odd", "torchvision", "torch._dynamo"])
     return context
 
 
-def become_runner(words: list[str], said: str) -> None:
-    """In the fork: what `runner.py words...` does, its output in a file."""
-    import runner
-
+def become(program: str, words: list[str], said: str) -> None:
+    """In the fork: what `program.py words...` does, its output in a file."""
     os.environ.update(environment())
     os.chdir(ROOT)
     file = os.open(said, os.O_WRONLY | os.O_CREAT, 0o600)
     os.dup2(file, 1), os.dup2(file, 2)
-    runner.main(words)
+    importlib.import_module(program).main(words)
 
 
-def in_a_fork(words: list[str], said: Path) -> int:
-    process = forks().Process(target=become_runner, args=(words, str(said)))
+def in_a_fork(words: list[str], said: Path, program: str = "runner") -> int:
+    process = forks().Process(target=become, args=(program, words, str(said)))
     process.start()
     process.join(HANGS_AFTER)
     if process.exitcode is None:
@@ -73,6 +72,16 @@ def run(name: str, *flags: str, fresh: bool = False) -> dict:
         code = (in_a_fresh_process if fresh else in_a_fork)(words, said)
         if code != 0:
             raise RunFailed(f"runner.py {' '.join(words)}\nended with {code}\n{said.read_text(errors='replace')[-6000:]}")
+        return json.loads(out.read_text())
+
+
+def run_odd(*words: str) -> dict:
+    """A run of odd.py with these words."""
+    with tempfile.TemporaryDirectory() as folder:
+        out, said = Path(folder) / "run.json", Path(folder) / "said"
+        code = in_a_fork([str(out), *words], said, "odd")
+        if code != 0:
+            raise RunFailed(f"odd.py {' '.join(words)}\nended with {code}\n{said.read_text(errors='replace')[-6000:]}")
         return json.loads(out.read_text())
 
 
