@@ -4,12 +4,21 @@
 
 namespace spillway {
 
+namespace {
+
+constexpr std::size_t kMostAhead = kTickWindow / 8;
+
+}  // namespace
+
 Meter::Meter(Device& device, StreamId stream) : device_(device), stream_(stream), last_(device.record(stream)) {
   device_.synchronize(last_);
   begin_ = at_ = device_.now();
 }
 
+// As a card's queue of launches does, so many marks ahead the host waits: the device forgets times.
 void Meter::mark(Spent kind, Nanos nominal) {
+  if (waiting_.size() >= kMostAhead) read();
+  if (waiting_.size() >= kMostAhead) read(/*all=*/true);
   waiting_.push_back({.tick = device_.record(stream_), .kind = kind, .nominal = nominal, .host = device_.now()});
 }
 
