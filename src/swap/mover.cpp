@@ -62,6 +62,7 @@ Tick Mover::move_in(LowerCopy& copy, Bytes offset, Bytes size) {
 }
 
 void Mover::note_sample(std::deque<Sample>& samples, const LowerCopy& copy, Tick done, Bytes size) {
+  while (!samples.empty() && samples.front().began.value + kTickWindow / 2 < done.value) samples.pop_front();  // soon forgotten
   if (!watched_ || copy.tier != Tier::host || size < kSmallestSample) return;
   samples.push_back({copy.began, done, size});
   if (samples.size() > kMostSamples) samples.pop_front();

@@ -6,6 +6,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "device/fake/card.h"
+#include "device/fake/fake_device.h"
 #include "device/host/host_device.h"
 
 namespace spillway {
@@ -80,6 +82,23 @@ TEST_F(MoverTest, KeepsAPlaceOnlyForThoseWhoSawIt) {
   EXPECT_TRUE(move_out());
   EXPECT_TRUE(move_out());
   end(did_not);
+}
+
+// One large copy, then more small ones than a stream keeps times of.
+TEST(MoverRates, OfACopyTooLongAgoNothingIsAsked) {
+  FakeDevice card{find_card("h200")};
+  card.reserve(Tier::device, 4_MiB);
+  ASSERT_TRUE(card.try_commit(Tier::device, {0_B, 4_MiB}));
+  Mover mover{card, {.host_limit = 64_MiB, .file_limit = 0_B, .host_granule = {}}};
+  mover.watch_rates(true);
+  ASSERT_TRUE(mover.try_move_out(0_B, 2_MiB, {}));
+  ASSERT_TRUE(mover.try_move_out(0_B, 2_MiB, {}));
+  for (std::uint64_t i = 0; i < kTickWindow; ++i) {
+    const auto copy = mover.try_move_out(0_B, 4_KiB, {});
+    ASSERT_TRUE(copy);
+    mover.forget(*copy);
+  }
+  EXPECT_EQ(mover.take_rates().out_nanos_per_byte, 0);
 }
 
 }  // namespace
