@@ -313,6 +313,7 @@ class Engine {
   struct Survey {
     bool legal = false;
     Bytes bytes;  // of the record and its dead ancestors
+    Bytes dead;   // of those ancestors alone
     Nanos time;
   };
   [[nodiscard]] Survey survey(const Record& record, bool planned = false) const;
@@ -338,8 +339,10 @@ class Engine {
   void end_varying_step(const std::vector<Nanos>& durations);
   void plan_for_sizes();
   [[nodiscard]] Bytes room_for_plans() const;
+  [[nodiscard]] Nanos settled_now(Lock& lock);
+  [[nodiscard]] bool is_worth_following(const Prediction& offered) const;
   void start_planning(bool anew);
-  void plan_with_more_slack(std::int64_t more);
+  void plan_with_more_slack();
   void follow_link();
   void settle_layout(bool followed, Lock& lock);
   void change_course(Lock& lock);
@@ -421,6 +424,8 @@ class Engine {
 
   StepRecorder recorder_;
   std::shared_ptr<const RecordedSteps> recorded_;
+  Nanos recorded_from_, recorded_time_;  // of the step to plan, which goes without a plan, on the host's clock
+  int reactive_steps_ = 0;               // until one is recorded anew
   Planner planner_;
   Course course_;
   Repertoire repertoire_;

@@ -54,9 +54,11 @@ class Planner {
  private:
   void run(std::stop_token stop);
   void work(const PlanTask& task);
-  // Plans for less and less until the plan's blocks have places.
+  // With places for its blocks, or without any where those would cost too much.
   [[nodiscard]] std::shared_ptr<const Script> plan_and_place(const PlanTask& task, PlanRequest& request);
-  [[nodiscard]] static std::shared_ptr<const Script> write(const PlanTask& task, const PlanRequest& request, const Plan& plan);
+  // Plans for less and less until the plan's blocks have places; null when that leads nowhere.
+  [[nodiscard]] std::shared_ptr<const Script> try_place(const PlanTask& task, PlanRequest& request, Plan& plan);
+  [[nodiscard]] static std::shared_ptr<const Script> write(const PlanTask& task, const PlanRequest& request, const Plan& plan, bool place);
   [[nodiscard]] bool is_stale() const;
   void publish(std::shared_ptr<const Script> script);
 

@@ -21,6 +21,7 @@ constexpr std::chrono::milliseconds kMostWait{300};  // for the first plan of a 
 constexpr int kSettlingSteps = 2;    // until blocks taken before there were places are gone
 constexpr std::int64_t kFirstSlack = 2, kMostSlack = 25;
 constexpr std::int64_t kWorth = 100, kFarWorth = 5;  // parts of a step's time for which a script is changed
+constexpr int kPatience = 50;        // steps without a plan until it is looked whether there is a good one now
 
 }  // namespace
 
@@ -139,6 +140,7 @@ void Engine::steer_end_step(const std::vector<Nanos>& durations, Lock& lock) {
     course_.stride.note_step(device_.now(), followed && course_.surprises == 0);
     if (course_.missed >= kMostMissed) course_.set(nullptr);
   }
+  if (recorder_.on_planned_step() && !course_.script) recorded_time_ = settled_now(lock) - recorded_from_;
   if (recorder_.end_step()) {
     auto steps = std::make_shared<const RecordedSteps>(recorder_.take(durations));
     repertoire_.observe(steps);
@@ -147,13 +149,15 @@ void Engine::steer_end_step(const std::vector<Nanos>& durations, Lock& lock) {
     if (!steps->sample) {
       recorded_ = std::move(steps);
       slack_ = kFirstSlack;
+      reactive_steps_ = kPatience;
       start_planning(/*anew=*/true);
     }
   } else if (!recorder_.on() && course_.script && course_.missed > 0) {
     begin_recording(/*sample=*/true);
-  } else if (!recorder_.on() && !course_.script && !planner_.busy() && stats_.steps > 0) {
+  } else if (!recorder_.on() && !course_.script && !planner_.busy() && stats_.steps > 0 && --reactive_steps_ < 0) {
     begin_recording();
   }
+  if (recorder_.on_planned_step() && !course_.script) recorded_from_ = settled_now(lock);
   if (course_.steps >= kSettlingSteps && recorded_) follow_link();
   change_course(lock);
   course_.begin_step();
@@ -178,6 +182,7 @@ void Engine::change_course(Lock& lock) {
   const bool far_better = good && (offered->over < course_.script->predicted().over || offered->time.count < now.count - now.count / kFarWorth);
   if (good && !far_better && !time) return;
   if (good && !far_better && offered->time.count > now.count - now.count / kWorth) return;
+  if (!is_worth_following(*offered)) return;
   auto before = good && time ? std::optional(Course::Proven{course_.script, *time}) : std::nullopt;
   follow(planner_.take(), lock);
   course_.before = std::move(before);
@@ -188,8 +193,23 @@ void Engine::follow(std::shared_ptr<const Script> script, Lock& lock) {
   const auto places = script->places();
   course_.set(std::move(script));
   layout_.use(nullptr);
-  moves_ = 0;
+  moves_ = reactive_steps_ = 0;
   if (places) adopt_places(places, lock);
+}
+
+// The host's clock with nothing left to do for the device.
+Nanos Engine::settled_now(Lock& lock) {
+  lock.unlock();
+  device_.synchronize(device_.record(compute_));
+  const Nanos now = device_.now();
+  lock.lock();
+  return now;
+}
+
+// A plan that takes longer than the step it was made from, which went without one, is no help; a better one may follow. One
+// that does not fit is only the beginning of what the step will take, so nobody knows.
+bool Engine::is_worth_following(const Prediction& offered) const {
+  return course_.script || offered.over > 0_B || offered.time <= recorded_time_;
 }
 
 void Engine::begin_recording(bool sample) {
@@ -231,11 +251,10 @@ void Engine::follow_link() {
   start_planning(/*anew=*/true);
 }
 
-// The plan fits by bytes and yet somebody had to leave unasked, or blocks do not fit beside each other: memory nobody
-// planned for.
-void Engine::plan_with_more_slack(std::int64_t more) {
+// The plan fits by bytes and yet somebody had to leave unasked: memory nobody planned for.
+void Engine::plan_with_more_slack() {
   if (slack_ >= kMostSlack || planner_.busy() || !recorded_) return;
-  slack_ = std::min(slack_ + more, kMostSlack);
+  ++slack_;
   start_planning(/*anew=*/false);
 }
 
@@ -246,21 +265,17 @@ void Engine::settle_layout(bool followed, Lock& lock) {
   placed_steps_ = followed && layout_.is_placed() ? placed_steps_ + 1 : 0;
   if (placed_steps_ > 0) ++stats_.placed_steps, stats_.misplaced += layout_.misses();
   if (!followed || course_.script->gap_count() == 0) return;  // where nobody leaves, every place is good
-  const bool steady = placed_steps_ >= kSettlingSteps || arena_.placed_from() == 0_B;
+  const bool steady = placed_steps_ >= kSettlingSteps || !course_.script->places();
   if (!steady || (course_.surprises == 0 && (!remapped || !layout_.is_placed()))) return;
   if (layout_.is_placed() && moves_++ < kMostMoves) {
     placed_steps_ = 0;
     move_house(lock);
   } else {
-    plan_with_more_slack(1);
+    plan_with_more_slack();
   }
 }
 
 void Engine::adopt_places(std::shared_ptr<const Places> places, Lock& lock) {
-  if (!places->fits()) {
-    const Bytes over = places->top - places->room;
-    return plan_with_more_slack(1 + over.count * kSlackParts / arena_.limit().count);
-  }
   layout_.use(std::move(places));
   // Gaps are numbered anew, and some who last lie where they should already.
   for (const auto* absent : {&away_, &dropped_}) {
@@ -297,6 +312,7 @@ void Engine::forget_plans() {
   recorder_.abandon();
   repertoire_.forget_scripts();
   recorded_.reset();
+  reactive_steps_ = 0;
   course_.set(nullptr);
   course_.begin_step();
   layout_.use(nullptr);

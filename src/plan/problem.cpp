@@ -6,9 +6,10 @@ namespace spillway {
 
 namespace {
 
-// The engine rebuilds through at most this many storages without bytes, and lets a rebuild take this part of the budget.
+// The engine rebuilds through at most this many storages without bytes, and lets a rebuild take this part of the budget, or
+// the dead ones it holds that part.
 constexpr std::size_t kMostAncestors = 24;
-constexpr std::int64_t kBudgetPart = 4;
+constexpr std::int64_t kRebuildPart = 4, kDeadPart = 16;
 
 // Who does not come back to an access, or whose end nobody saw, leaves nothing to plan.
 std::vector<Gap> worth_deciding(const Liveness& step, Bytes smallest) {
@@ -108,8 +109,9 @@ Problem::Chain Problem::find_chain(const Gap& gap) const {
   // Around the step's end the recipes are those of another batch.
   if (gap.end >= step_.op_count() || step_.storages()[gap.storage].before) return chain;
   std::vector<StoragePlace> seen{gap.storage};
-  chain.bytes = step_.storages()[gap.storage].size;
-  chain.legal = add_writers(gap.storage, gap.version, gap.end, seen, chain) && chain.bytes <= budget_ / kBudgetPart;
+  if (!add_writers(gap.storage, gap.version, gap.end, seen, chain)) return chain;
+  const Bytes whole = step_.storages()[gap.storage].size + chain.dead;
+  chain.legal = whole <= budget_ / kRebuildPart || chain.dead <= budget_ / kDeadPart;
   return chain;
 }
 
@@ -127,7 +129,7 @@ bool Problem::add_writers(StoragePlace storage, std::uint32_t version, OpPlace o
       if (!dead || std::ranges::find(seen, access.storage) != seen.end()) continue;
       if (step_.storages()[access.storage].before || seen.size() == kMostAncestors) return false;
       seen.push_back(access.storage);
-      chain.bytes += step_.storages()[access.storage].size;
+      chain.dead += step_.storages()[access.storage].size;
       if (!add_writers(access.storage, access.version, op, seen, chain)) return false;
     }
   }

@@ -68,7 +68,7 @@ class Problem {
   struct Chain {
     bool legal = false;
     Nanos time;
-    Bytes bytes;  // the storage and its dead ancestors: all of them at once on the device
+    Bytes dead;  // its dead ancestors, all of them at once on the device
   };
   void index_lives();
   void judge(GapPlace gap);

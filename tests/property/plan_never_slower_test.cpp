@@ -1,0 +1,64 @@
+// Planned steps are never slower than reactive ones under the same budget: simulated times are the same every time.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "liveness/curve.h"
+#include "liveness/floor.h"
+#include "property/random_steps.h"
+#include "sim/simulate.h"
+#include "support/long_run.h"
+#include "unit/sim/sim_card.h"
+
+namespace spillway {
+namespace {
+
+using testing::quick_card;
+using testing::RandomStep;
+using testing::recorded;
+using testing::scaled;
+
+constexpr int kSteps = 16, kSettled = 8;
+
+// A steady step; the reactive evictor has no two that are alike.
+std::optional<Nanos> steady_time(const Trace& trace, Bytes budget, const char* policy) {
+  const SimResult result = simulate(trace, {.card = quick_card(), .budget = budget, .policy = policy, .steps = kSteps});
+  EXPECT_EQ(result.stats.violations, 0);
+  if (result.unfit) return std::nullopt;
+  Nanos sum;
+  for (int i = kSettled; i < kSteps; ++i) sum += result.steps[static_cast<std::size_t>(i)].time;
+  return sum / (kSteps - kSettled);
+}
+
+void expect_no_slower(const Trace& trace, Bytes budget, const std::string& what) {
+  const auto planned = steady_time(trace, budget, "hybrid");
+  for (const char* policy : {"dtr", "lru"}) {
+    const auto reactive = steady_time(trace, budget, policy);
+    if (!reactive) continue;
+    ASSERT_TRUE(planned.has_value()) << what << ": fits " << policy << " and no plan";
+    EXPECT_LE(*planned, *reactive) << what << " against " << policy;
+  }
+}
+
+class PlannedStep : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(PlannedStep, IsNoSlowerThanAReactiveOne) {
+  const Trace trace = recorded(GetParam());
+  const Bytes peak = live_curve(Liveness(trace, *find_steady_step(trace))).peak;
+  for (const int percent : {80, 60, 45, 35}) expect_no_slower(trace, peak * percent / 100, std::to_string(percent) + " %");
+}
+
+INSTANTIATE_TEST_SUITE_P(Traces, PlannedStep, ::testing::Values("resnet50_b256", "vgg16_b128"));
+
+TEST(PlannedRandomStep, IsNoSlowerThanAReactiveOne) {
+  for (std::uint32_t seed = 0; seed < static_cast<std::uint32_t>(scaled(40)); ++seed) {
+    const Trace trace = RandomStep({.layers = 6 + static_cast<int>(seed % 20)}, seed).make();
+    const Liveness step(trace, *find_steady_step(trace));
+    const Bytes peak = live_curve(step).peak, floor = find_floor(step).bytes;
+    const Bytes budget = round_up(floor + (peak - floor) * static_cast<std::int64_t>(1 + seed % 8) / 10, 16_MiB) + 32_MiB;
+    expect_no_slower(trace, budget, "seed " + std::to_string(seed));
+  }
+}
+
+}  // namespace
+}  // namespace spillway
