@@ -158,7 +158,7 @@ void Engine::steer_end_step(const std::vector<Nanos>& durations, Lock& lock) {
     begin_recording();
   }
   if (recorder_.on_planned_step() && !course_.script) recorded_from_ = settled_now(lock);
-  if (course_.steps >= kSettlingSteps && recorded_) follow_link();
+  if (course_.steps > 0 && recorded_) follow_link();
   change_course(lock);
   course_.begin_step();
   layout_.begin_step(course_.on);
