@@ -119,6 +119,13 @@ bool Arena::fill_in(const std::vector<Range>& lacking) {
   return true;
 }
 
+// A granule at a time, so that whoever asks for memory meanwhile waits for one at most.
+bool Arena::try_grow() {
+  const std::lock_guard lock(mutex_);
+  const std::optional<Range> more = pool_.find_growth();
+  return more && fill_in(std::vector{*more});
+}
+
 std::vector<Tick> Arena::not_done(const std::vector<Tick>& ticks) const {
   std::vector<Tick> result;
   std::ranges::copy_if(ticks, std::back_inserter(result), [&](Tick tick) { return !device_.query(tick); });

@@ -50,6 +50,8 @@ class Arena final : public BlockSource {
 
   // Gives back every free granule whose uses are done; with `wait`, waits for those that are not. Returns how much that was.
   Bytes trim(bool wait = false) override;
+  // Takes one more granule from the device ahead of need. False: the limit or the device has none.
+  [[nodiscard]] bool try_grow();
   void set_limit(Bytes limit) override;
 
   [[nodiscard]] Device& device() const { return device_; }

@@ -32,6 +32,7 @@ struct Pool::Books {
   [[nodiscard]] std::optional<std::vector<Range>> lacking(Range range);
   [[nodiscard]] std::optional<Grant> try_allocate_at(Range range, StreamId on);
   void apply_remap(const Remap& remap);
+  [[nodiscard]] std::optional<Range> find_growth() const;
   void decommit(std::span<const Range> ranges);  // ascending
   [[nodiscard]] PoolStats stats() const;
 

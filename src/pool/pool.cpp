@@ -42,6 +42,7 @@ std::optional<Remap> Pool::find_donors(Bytes size, Range keep) const {
   return spillway::find_donors(books_->space, size, keep);
 }
 std::vector<Range> Pool::trim() { return books_->trim(); }
+std::optional<Range> Pool::find_growth() const { return books_->find_growth(); }
 void Pool::apply_remap(const Remap& remap) { books_->apply_remap(remap); }
 void Pool::set_limit(Bytes limit) { books_->set_limit(limit); }
 

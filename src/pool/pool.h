@@ -169,6 +169,10 @@ class Pool {
   // Free granules outside `keep` that can give up so many bytes, taken in the same order; without a `commit`. Empty: too few.
   [[nodiscard]] std::optional<Remap> find_donors(Bytes size, Range keep) const;
 
+  // One granule without memory, the lowest outside the placed part, if the limit allows one more: `apply_remap` with it as
+  // `commit` adds it as free memory.
+  [[nodiscard]] std::optional<Range> find_growth() const;
+
   // Every whole free granule whose last uses are all done is given back. Returns the ranges to decommit.
   [[nodiscard]] std::vector<Range> trim();
 

@@ -129,6 +129,14 @@ void Pool::Books::apply_remap(const Remap& remap) {
   peak_reserved = std::max(peak_reserved, reserved);
 }
 
+std::optional<Range> Pool::Books::find_growth() const {
+  if (reserved + options.granule > limit || space.holes().empty()) return std::nullopt;
+  const auto begin = [&](ChunkId hole) { return space.chunks()[hole].begin; };
+  const Bytes lowest = begin(*std::ranges::min_element(space.holes(), {}, begin));
+  if (options.placed_from > Bytes{} && lowest >= options.placed_from) return std::nullopt;
+  return Range{lowest, lowest + options.granule};
+}
+
 std::vector<Range> Pool::Books::trim() {
   latest = {};
   slabs.dissolve_empty();

@@ -29,6 +29,12 @@ void Mover::open(const MoverOptions& options) {
   if (!file_) file_ = open_tier(device_, Tier::file, options.file_limit);
 }
 
+void Mover::prepare_host(Bytes bytes, const std::function<bool()>& stop) {
+  if (!host_) return;
+  while (host_->reserved() < std::min(bytes, host_->limit()) && !stop() && host_->try_grow()) {
+  }
+}
+
 std::optional<LowerCopy> Mover::try_place(Bytes size) {
   if (!held_.empty()) free_unread();
   for (const Tier tier : {Tier::host, Tier::file}) {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -44,6 +45,10 @@ class Mover {
   // Opens the tiers that are not open yet. Throws InputError when one cannot be had.
   void open(const MoverOptions& options);
   [[nodiscard]] bool has_tiers() const { return host_ != nullptr || file_ != nullptr; }
+
+  // Takes host memory ahead of need until there are so many bytes of it, used or not, or the limit is reached, or `stop`
+  // says so. On a thread that has time: pinning is dear.
+  void prepare_host(Bytes bytes, const std::function<bool()>& stop);
 
   // Enqueues the way out behind `after`. Empty when no lower tier has room.
   [[nodiscard]] std::optional<LowerCopy> try_move_out(Bytes offset, Bytes size, std::span<const Tick> after);

@@ -221,5 +221,31 @@ TEST(Arena, RefusesAGranuleThatTheDeviceCannotCommit) {
   EXPECT_THROW(Arena(device, Tier::device, odd), InvariantError);
 }
 
+// What was taken ahead of need serves the next who asks, and the limit holds for it as for everybody.
+TEST(ArenaGrowth, TakesGranulesAheadOfNeedUpToTheLimit) {
+  FakeDevice card(small_card());
+  const StreamId stream = card.open_stream();
+  Arena arena(card, Tier::host, {.address_space = 16_MiB, .limit = 4_MiB, .granule = 1_MiB, .slab = 0_B, .dear_memory = true});
+  const auto used = arena.try_allocate(1_MiB, stream);
+  ASSERT_TRUE(used.has_value());
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(arena.try_grow());
+  EXPECT_FALSE(arena.try_grow());
+  EXPECT_EQ(card.committed(Tier::host), 4_MiB);
+  arena.verify();
+  const std::uint64_t commits = arena.commits();
+  EXPECT_TRUE(arena.try_allocate(3_MiB, stream).has_value());
+  EXPECT_EQ(arena.commits(), commits);
+}
+
+TEST(ArenaGrowth, EndsWhereTheDeviceHasNoMore) {
+  MoodyDevice device;
+  Arena arena(device, Tier::host, {.address_space = 16_MiB, .limit = 4_MiB, .granule = 1_MiB, .slab = 0_B, .dear_memory = true});
+  EXPECT_TRUE(arena.try_grow());
+  device.refuses = true;
+  EXPECT_FALSE(arena.try_grow());
+  arena.verify();
+  EXPECT_EQ(device.committed(Tier::host), 1_MiB);
+}
+
 }  // namespace
 }  // namespace spillway

@@ -101,5 +101,29 @@ TEST(MoverRates, OfACopyTooLongAgoNothingIsAsked) {
   EXPECT_EQ(mover.take_rates().out_nanos_per_byte, 0);
 }
 
+TEST(MoverRoom, HostMemoryTakenAheadOfNeedIsUsedByTheNextWayOut) {
+  HostDevice device{HostOptions{.granule = kGranule}};
+  device.reserve(Tier::device, kGranule);
+  ASSERT_TRUE(device.try_commit(Tier::device, {0_B, kGranule}));
+  Mover mover{device, {.host_limit = kGranule * 4, .file_limit = 0_B, .host_granule = {}}};
+  mover.prepare_host(kGranule * 3, [] { return false; });
+  EXPECT_EQ(device.committed(Tier::host), kGranule * 3);
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(mover.try_move_out(0_B, kGranule, {}).has_value());
+  EXPECT_EQ(device.committed(Tier::host), kGranule * 3);
+  EXPECT_TRUE(mover.try_move_out(0_B, kGranule, {}).has_value());  // more than was foreseen: on demand
+  EXPECT_EQ(device.committed(Tier::host), kGranule * 4);
+  mover.drain();
+}
+
+TEST(MoverRoom, HostMemoryIsTakenUpToItsLimitAndAsLongAsItMatters) {
+  HostDevice device{HostOptions{.granule = kGranule}};
+  Mover mover{device, {.host_limit = kGranule * 4, .file_limit = 0_B, .host_granule = {}}};
+  int asked = 0;
+  mover.prepare_host(kGranule * 3, [&] { return ++asked > 2; });
+  EXPECT_EQ(device.committed(Tier::host), kGranule * 2);
+  mover.prepare_host(kGranule * 100, [] { return false; });
+  EXPECT_EQ(device.committed(Tier::host), kGranule * 4);
+}
+
 }  // namespace
 }  // namespace spillway
