@@ -2,6 +2,7 @@
 
 #include "base/signals.h"
 #include "liveness/liveness.h"
+#include "plan/reasons.h"
 
 namespace spillway {
 
@@ -21,6 +22,17 @@ bool is_worth(const Prediction& better, const Prediction& than) {
 // than was planned.
 bool is_worth_places(const Prediction& placed, const Prediction& anywhere) {
   return placed.over <= anywhere.over && placed.time.count <= anywhere.time.count * 115 / 100;
+}
+
+// What the plan moves away in a step; those who are there at its end make way for places besides.
+Bytes bytes_below(const Liveness& step, const Plan& plan, bool placed) {
+  std::vector<bool> below(step.storage_count());
+  for (const PlannedGap& planned : plan.gaps) below[planned.gap.storage] = below[planned.gap.storage] || planned.remedy == Remedy::move;
+  Bytes bytes;
+  for (StoragePlace at = 0; at < step.storage_count(); ++at) {
+    if (below[at] || (placed && step.storages()[at].after)) bytes += step.storages()[at].size;
+  }
+  return bytes;
 }
 
 }  // namespace
@@ -97,7 +109,8 @@ bool Planner::is_stale() const {
   return task_.has_value() || !busy_ || thread_.get_stop_token().stop_requested();
 }
 
-void Planner::publish(std::shared_ptr<const Script> script) {
+void Planner::publish(const PlanTask& task, const PlanRequest& request, std::shared_ptr<const Script> script) {
+  if (task.prepare) task.prepare(bytes_below(request.step, plan_, script->places() != nullptr), [this] { return is_stale(); });
   const std::lock_guard lock(mutex_);
   if (!task_ && busy_) script_ = std::move(script);
   changed_.notify_all();
@@ -114,7 +127,9 @@ std::shared_ptr<const Script> Planner::write(const PlanTask& task, const PlanReq
     }
     places = std::make_shared<const Places>(find_places(list, request.step.op_count(), task.ground));
   }
-  return std::make_shared<Script>(*task.steps, request.step, plan, request.budget, std::move(places), fetches, /*any_size=*/task.foreseen != nullptr);
+  auto script = std::make_shared<Script>(*task.steps, request.step, plan, request.budget, std::move(places), fetches, /*any_size=*/task.foreseen != nullptr);
+  script->explain(explain(request, plan));
+  return script;
 }
 
 std::shared_ptr<const Script> Planner::try_place(const PlanTask& task, PlanRequest& request, Plan& plan) {
@@ -149,22 +164,22 @@ void Planner::work(const PlanTask& task) {
   auto script = plan_and_place(task, request);
   const bool placed = script->places() != nullptr;
   Prediction told = script->predicted();
-  publish(std::move(script));
+  publish(task, request, std::move(script));
   // Every new script costs a step or two until the run has settled in it: once one was taken, little gains are told together.
+  const auto is_news = [&](const Prediction& found) { return this->offer() ? is_better(found, told) : is_worth(found, told); };
   const auto offer = [&](Plan found) {
     const bool better = is_better(found.predicted, plan_.predicted);
-    const Prediction& best = better ? found.predicted : plan_.predicted;
-    if (this->offer() ? !is_better(best, told) : !is_worth(best, told)) {
+    if (!is_news(better ? found.predicted : plan_.predicted)) {
       if (better) plan_ = std::move(found);
       return;
     }
     if (!better) found = plan_;
     PlanRequest less = request;
     auto script = placed ? try_place(task, less, found) : write(task, request, found, /*place=*/false);
-    if (!script || !is_worth(found.predicted, told)) return;
+    if (!script || !is_news(found.predicted)) return;
     plan_ = std::move(found);
     told = plan_.predicted;
-    publish(std::move(script));
+    publish(task, request, std::move(script));
   };
   if (plan_.gaps.empty() || task.policy->further == nullptr || task.quick) return;
   if (!is_stale()) offer(task.policy->further(request, plan_));

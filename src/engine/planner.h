@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -26,6 +27,8 @@ struct PlanTask {
   bool quick = false;    // the first plan will do
   bool anew = true;      // false: the same steps as before, so the choices made for them are a start
   bool at_once = false;  // by the calling thread
+  // Gets so many bytes ready below, before a script is told that sends them there; until the answer no longer matters.
+  std::function<void(Bytes bytes, const std::function<bool()>& stop)> prepare = {};
 };
 
 class Planner {
@@ -60,7 +63,7 @@ class Planner {
   [[nodiscard]] std::shared_ptr<const Script> try_place(const PlanTask& task, PlanRequest& request, Plan& plan);
   [[nodiscard]] static std::shared_ptr<const Script> write(const PlanTask& task, const PlanRequest& request, const Plan& plan, bool place);
   [[nodiscard]] bool is_stale() const;
-  void publish(std::shared_ptr<const Script> script);
+  void publish(const PlanTask& task, const PlanRequest& request, std::shared_ptr<const Script> script);
 
   mutable std::mutex mutex_;
   std::condition_variable_any changed_;

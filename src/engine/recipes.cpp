@@ -14,11 +14,6 @@ namespace {
 // shallow and the survey short. What a plan drops was priced with all it takes.
 constexpr std::size_t kMostAncestors = 24, kMostPlannedAncestors = 256;
 
-// A rebuild runs beside the pinned arguments of the op that needs it: a quarter of the budget must do. A plan knows what room
-// there is; should the run leave the plan, whatever holds few dead ancestors can be rebuilt with nothing else pinned
-// (turn_drops_into_moves), in the room its op had the first time and a little more.
-constexpr std::int64_t kRebuildPart = 4, kDeadPart = 16;
-
 // The record and, each once, the records without bytes its rebuild runs through: dead ones, which come back as
 // temporaries, and dropped ones, which come back for good. One at a time: a record knows by a number that it was seen.
 class Ancestry {
@@ -174,7 +169,7 @@ Engine::Survey Engine::survey(const Record& record, bool planned) const {
   Ancestry all(record, ++surveys_, planned ? kMostPlannedAncestors : kMostAncestors);
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (all[i].recipes.empty()) return survey;
-    if (i > 0 && all[i].residence == Residence::gone) survey.dead += all[i].size;
+    if (i == 0 || all[i].residence == Residence::gone) survey.bytes += all[i].size;
     for (const Recipe* recipe : all[i].recipes) {
       survey.time += recipe->rides || may_be_lean(*recipe, all[i]) ? recipe->lean_time : recipe->time;
       for (const Ingredient& ingredient : recipe->ingredients) {
@@ -183,16 +178,15 @@ Engine::Survey Engine::survey(const Record& record, bool planned) const {
       }
     }
   }
-  survey.bytes = record.size + survey.dead;
   survey.legal = true;
   return survey;
 }
 
 bool Engine::may_drop(const Record& record, bool planned) const {
   const Survey found = survey(record, planned);
-  // (Not the arena's own limit: this runs under its lock.)
-  const Bytes budget = options_.budget.value_or(options_.address_space);
-  return found.legal && (found.bytes <= budget / kRebuildPart || (planned && found.dead <= budget / kDeadPart));
+  // A rebuild runs beside the pinned arguments of the op that needs it: a quarter of the budget must do, where no plan has
+  // found the room. (Not the arena's own limit: this runs under its lock.)
+  return found.legal && (planned || found.bytes <= options_.budget.value_or(options_.address_space) / 4);
 }
 
 void Engine::collect_leaves(const Record& record, std::vector<Record*>& leaves) const {

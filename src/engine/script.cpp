@@ -56,6 +56,7 @@ Script::Script(const RecordedSteps& steps, const Liveness& step, const Plan& pla
   }
   for (std::uint32_t gap = 0; gap < gap_count_; ++gap) {
     const PlannedGap& planned = plan.gaps[gap];
+    ends_.push_back(planned.gap.end);
     const OpPlace op = planned.gap.begin - 1;
     auto leaving = find_part(*ops[op], step.storages()[planned.gap.storage].id);
     if (!leaving) continue;

@@ -8,6 +8,8 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -38,6 +40,9 @@ class Script {
   Script(const RecordedSteps& steps, const Liveness& step, const Plan& plan, Bytes budget,
          std::shared_ptr<const Places> places = nullptr, const std::vector<OpPlace>& fetches = {}, bool any_size = false);
 
+  // Why each gap's storage leaves: by gap.
+  void explain(std::vector<std::string> reasons) { reasons_ = std::move(reasons); }
+
   [[nodiscard]] std::size_t op_count() const { return keys_.size(); }
   [[nodiscard]] std::uint32_t gap_count() const { return gap_count_; }
   [[nodiscard]] bool is_next(std::size_t op, OpKey key) const { return op < keys_.size() && keys_[op] == (any_size_ ? key.shape : key.sized); }
@@ -57,6 +62,9 @@ class Script {
   // Of a step foreseen: its gaps, whose storages are places of the foreseen step, and the peak they leave there (reuse.h).
   [[nodiscard]] std::span<const Gap> gaps() const { return gaps_; }
   [[nodiscard]] Bytes peak_beside_gaps() const { return peak_beside_; }
+  // The op that wants the gap's storage back; from op_count() on: of the next step.
+  [[nodiscard]] OpPlace end(std::uint32_t gap) const { return ends_[gap]; }
+  [[nodiscard]] std::string_view reason(std::uint32_t gap) const { return gap < reasons_.size() ? std::string_view(reasons_[gap]) : ""; }
 
  private:
   std::vector<std::uint64_t> keys_;
@@ -71,6 +79,8 @@ class Script {
   std::uint32_t gap_count_ = 0;
   std::vector<Gap> gaps_;
   Bytes peak_beside_;
+  std::vector<OpPlace> ends_;
+  std::vector<std::string> reasons_;
   Prediction predicted_;
 };
 

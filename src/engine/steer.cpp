@@ -100,6 +100,7 @@ void Engine::steer_after(std::span<const Use> uses, std::span<Record* const> out
     const bool drop = leaving->remedy == Remedy::drop;
     if (may_leave(*record) && evict(record, drop ? Leave::replay : Leave::move, lock, leaving->gap) && course_.script == script) {
       course_.gone[leaving->gap] = {record, id, record->departures};
+      tape_.decide(id, drop ? Action::drop : Action::move_out, script->end(leaving->gap) - static_cast<OpPlace>(course_.next), script->reason(leaving->gap));
     }
     unref(record);
   }
@@ -228,7 +229,8 @@ void Engine::start_planning(bool anew) {
   course_.outdated = true;
   const Bytes budget = arena_.limit() * (kSlackParts - slack_) / kSlackParts;
   planner_.start({.steps = recorded_, .costs = options_.costs, .budget = budget, .ground = ground(), .policy = options_.plans,
-                  .rounds = options_.plan_rounds, .anew = anew, .at_once = options_.plans_at_once});
+                  .rounds = options_.plan_rounds, .anew = anew, .at_once = options_.plans_at_once,
+                  .prepare = [this](Bytes bytes, const auto& stop) { mover_.prepare_host(bytes, stop); }});
 }
 
 // Copies take another time than was planned with: the link is shared, or somebody else's since. Rates are those of the

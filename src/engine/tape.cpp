@@ -123,6 +123,12 @@ void Tape::plan(std::string_view policy, Bytes budget, const Prediction& predict
                  .predicted_peak = predicted.peak, .shortfall = predicted.over, .predicted_time = predicted.time, .took = {}, .at = now()});
 }
 
+void Tape::decide(StorageId storage, Action action, std::uint32_t ops, std::string_view why) {
+  if (!on()) return;
+  write(Decision{.storage = storage, .action = action, .at = current(), .until = OpIndex{ops_ + ops},
+                 .reason = why.empty() ? NameId{} : writer_->intern(why), .job = kJob, .planned = true});
+}
+
 void Tape::birth(const Record& record) {
   if (!on()) return;
   write(StorageBirth{.storage = record.id, .size = record.size, .kind = StorageKind::unknown, .job = kJob, .at = now()});

@@ -62,6 +62,8 @@ class Tape {
   void budget(Bytes bytes);
   // From the next step on this plan is followed.
   void plan(std::string_view policy, Bytes budget, const Prediction& predicted);
+  // By the plan the storage leaves after the op told last, for the next `ops` ops.
+  void decide(StorageId storage, Action action, std::uint32_t ops, std::string_view why);
   void birth(const Record& record);
   void death(const Record& record);
   // What the storage is for, told by somebody who knows.

@@ -72,6 +72,7 @@ class RunWalk {
   void follow(const Op& op) {
     now_ = std::max(now_, op.start + op.duration);
     names_[op.index] = op.name;
+    next_ = OpIndex{op.index.index + 1};
     for (const StorageId id : op.outputs)
       if (const auto found = living_.find(id); found != living_.end() && !found->second.made_by.valid())
         found->second.made_by = op.name;
@@ -94,8 +95,10 @@ class RunWalk {
     OpenStep& step = open_.emplace_back(OpenStep{window, StepWriter(window, begin == nullptr ? Nanos{} : begin->at)});
     for (const auto& [id, storage] : living_) step.writer.there(storage);
     step.writer.budget(budget_);
-    if (const auto plan = plans_.find(window.job); plan != plans_.end())
+    if (const auto plan = plans_.find(window.job); plan != plans_.end()) {
+      std::erase_if(plan->second.decisions, [&](const Decision& decision) { return is_over(decision, next_); });
       step.writer.plan(plan->second.made, plan->second.decisions);
+    }
   }
   void close_ended() {
     for (std::size_t i = 0; i < open_.size();) {
@@ -149,6 +152,7 @@ class RunWalk {
   std::map<StorageId, KnownStorage> living_;  // in the order of ids: equal traces give equal pages
   std::unordered_map<OpIndex, NameId> names_;
   std::map<JobId, Plan> plans_;
+  OpIndex next_;  // of the op to come
   Bytes budget_;
   Nanos now_;
   std::vector<OpenStep> open_;

@@ -199,8 +199,8 @@ struct PlanMade {
   friend bool operator==(const PlanMade&, const PlanMade&) = default;
 };
 
-// What shall happen to a storage over the ops [at, until), and why. `planned` is false for the reactive ones, which are
-// taken as memory runs short and belong to no plan.
+// What shall happen to a storage over the ops [at, until), and why: then it is over. Without `until` it holds as long as the
+// plan. `planned` is false for the reactive ones, which are taken as memory runs short and belong to no plan.
 struct Decision {
   StorageId storage;
   Action action = Action::keep;
@@ -210,6 +210,10 @@ struct Decision {
   bool planned = true;
   friend bool operator==(const Decision&, const Decision&) = default;
 };
+
+[[nodiscard]] inline bool is_over(const Decision& decision, OpIndex next) {
+  return decision.until.valid() && next.valid() && decision.until.index <= next.index;
+}
 
 // Stands for a step whose events were not kept. `peak` is the peak of device bytes, transients of ops included.
 struct StepSummary {

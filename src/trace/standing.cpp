@@ -20,7 +20,7 @@ T& replace(std::vector<T>& all, T value, Key key) {
 }
 
 // Decisions of one plan that a restarted trace repeats: a plan names each storage of a step a few times at most.
-constexpr std::size_t kMaxDecisions = 100'000;
+constexpr std::size_t kMaxDecisions = 100'000, kFewDecisions = 1'000;
 // Facts about a whole run are a dozen; this only stops a leak.
 constexpr std::size_t kMaxFacts = 1'000;
 
@@ -171,8 +171,12 @@ void Standing::observe(const PlanMade& plan) {
 void Standing::observe(const Decision& decision) {
   const auto job = [](const Plan& p) { return p.made.job; };
   const auto plan = std::ranges::find(plans_, decision.job, job);
-  if (!decision.planned || plan == plans_.end() || plan->decisions.size() == kMaxDecisions) return;
-  plan->decisions.push_back(decision);
+  if (!decision.planned || plan == plans_.end()) return;
+  if (plan->decisions.size() >= plan->most) {  // those of the steps before are over
+    std::erase_if(plan->decisions, [&](const Decision& old) { return is_over(old, decision.at); });
+    plan->most = std::max(kFewDecisions, plan->decisions.size() * 2);
+  }
+  if (plan->decisions.size() < kMaxDecisions) plan->decisions.push_back(decision);
 }
 
 // Peaks and ended steps are history and stay.

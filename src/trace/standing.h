@@ -65,6 +65,7 @@ class Standing {
   struct Plan {
     PlanMade made;
     std::vector<Decision> decisions;
+    std::size_t most = 0;  // until it is looked which are over
   };
 
   void note_time(Nanos at) { now_ = std::max(now_, at); }

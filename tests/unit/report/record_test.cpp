@@ -174,6 +174,28 @@ TEST(StepRecord, DecisionsAreThoseOfThePlanInForceAndTheReactiveOnes) {
   EXPECT_EQ(step.plan.predicted_peak, 6_MiB);
 }
 
+TEST(StepRecord, ADecisionIsOverWithItsOps) {
+  StepMaker maker;
+  maker.birth("a", 4_MiB);
+  maker.birth("b", 4_MiB);
+  maker.add(PlanMade{.policy = {}, .job = JobId{0}, .budget = 8_MiB, .predicted_peak = 6_MiB});
+  for (std::uint32_t step = 0; step < 2; ++step) {
+    maker.begin();
+    maker.op("forward", {.in = {"a", "b"}});
+    const OpIndex next{step * 2 + 1};
+    maker.add(Decision{.storage = maker.id("a"), .action = Action::drop, .at = next, .until = OpIndex{next.index + 1}, .job = JobId{0}});
+    maker.add(Decision{.storage = maker.id("b"), .action = Action::move_out, .at = next, .until = OpIndex{next.index + 2}, .job = JobId{0}});
+    maker.op("backward", {});
+    maker.end();
+  }
+  const RunRecord run = record_run(maker.trace(), kAll);
+  const auto decisions = [&](std::size_t step, std::size_t storage) { return run.records.at(step).storages.at(storage).decisions.size(); };
+
+  EXPECT_EQ(decisions(0, 0), 1u);
+  EXPECT_EQ(decisions(1, 0), 1u);
+  EXPECT_EQ(decisions(1, 1), 2u);  // away when the step began, and once more
+}
+
 // Of a long run the steps in the middle are summaries; every step has its line all the same.
 TEST(RunRecord, EveryStepHasALineAndTheWholeOnesARecord) {
   std::vector<std::uint8_t> bytes;

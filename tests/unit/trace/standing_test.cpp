@@ -86,6 +86,22 @@ TEST(Standing, KeepsTheLastWordOnAFactAndNoEndlessList) {
   EXPECT_EQ(told.size(), 1 + 1000u);
 }
 
+TEST(Standing, ForgetsDecisionsWhoseOpsAreOver) {
+  Standing standing;
+  standing.observe(PlanMade{.job = JobId{0}});
+  standing.observe(Decision{.storage = StorageId{7}, .job = JobId{0}});  // holds as long as the plan
+  for (std::uint32_t op = 0; op < 50'000; ++op) {
+    standing.observe(Decision{.storage = StorageId{op}, .at = OpIndex{op}, .until = OpIndex{op + 10}, .job = JobId{0}});
+  }
+  std::vector<Decision> told;
+  standing.announce([&](const auto& event) {
+    if constexpr (std::is_same_v<std::decay_t<decltype(event)>, Decision>) told.push_back(event);
+  });
+  EXPECT_LE(told.size(), 1000u);
+  EXPECT_EQ(told.front().storage, StorageId{7});
+  EXPECT_EQ(told.back().storage, StorageId{49'999});
+}
+
 // What it announces is enough to be told the same again.
 TEST(Standing, AnnouncesItselfCompletely) {
   Standing standing;

@@ -1,0 +1,47 @@
+#include "plan/reasons.h"
+
+#include "base/text.h"
+#include "plan/problem.h"
+
+namespace spillway {
+
+namespace {
+
+// Of the plain step; a gap may end in the next one.
+Nanos idle_time(const Liveness& step, const Gap& gap) {
+  const auto start_of = [&](OpPlace op) {
+    const OpPlace ops = step.op_count();
+    return op < ops ? step.starts()[op] : step.starts()[ops] + step.starts()[op - ops];
+  };
+  return start_of(gap.end) - start_of(gap.begin);
+}
+
+std::string price_of_move(const Problem& problem, GapPlace gap) {
+  const Costs& costs = problem.costs();
+  const Bytes size = problem.size(gap);
+  const Nanos link = problem.copy_time(size, costs.out_nanos_per_byte) + problem.copy_time(size, costs.in_nanos_per_byte);
+  const Nanos lost{static_cast<std::int64_t>(static_cast<double>(size.count) * (costs.out_price + costs.in_price))};
+  return to_text(link) + " of the link and " + to_text(lost) + " of kernels";
+}
+
+std::string explain_one(const Problem& problem, GapPlace gap, Remedy remedy) {
+  const std::string idle = "idle for " + to_text(idle_time(problem.step(), problem.gaps()[gap]));
+  const std::string move = problem.may_move(gap) ? price_of_move(problem, gap) : "";
+  const std::string rerun = problem.may_drop(gap) ? to_text(problem.rebuild_time(gap)) : "";
+  if (remedy == Remedy::drop) return idle + "; running its ops again takes " + rerun + (move.empty() ? "" : ", moving it " + move);
+  return idle + "; out and back takes " + move + (rerun.empty() ? ", and it cannot be made again" : ", making it again " + rerun);
+}
+
+}  // namespace
+
+std::vector<std::string> explain(const PlanRequest& request, const Plan& plan) {
+  const Problem problem(request);
+  std::vector<std::string> reasons;
+  for (const PlannedGap& planned : plan.gaps) {
+    const GapPlace gap = problem.find(planned.gap);
+    reasons.push_back(gap == kNoPlace ? "" : explain_one(problem, gap, planned.remedy));
+  }
+  return reasons;
+}
+
+}  // namespace spillway
