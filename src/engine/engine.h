@@ -313,7 +313,6 @@ class Engine {
   struct Survey {
     bool legal = false;
     Bytes bytes;  // of the record and its dead ancestors
-    Bytes dead;   // of those ancestors alone
     Nanos time;
   };
   [[nodiscard]] Survey survey(const Record& record, bool planned = false) const;
