@@ -162,7 +162,7 @@ void Planner::work(const PlanTask& task) {
   const Liveness& step = *found;
   PlanRequest request{.step = step, .costs = task.costs, .budget = task.budget, .lean = task.steps->lean};
   auto script = plan_and_place(task, request);
-  const bool placed = script->places() != nullptr;
+  bool placed = script->places() != nullptr;
   Prediction told = script->predicted();
   publish(task, request, std::move(script));
   // Every new script costs a step or two until the run has settled in it: once one was taken, little gains are told together.
@@ -175,8 +175,16 @@ void Planner::work(const PlanTask& task) {
     }
     if (!better) found = plan_;
     PlanRequest less = request;
-    auto script = placed ? try_place(task, less, found) : write(task, request, found, /*place=*/false);
-    if (!script || !is_news(found.predicted)) return;
+    Plan with_places = found;
+    auto script = try_place(task, less, with_places);
+    if (script && is_news(with_places.predicted) && (placed || is_worth_places(with_places.predicted, found.predicted))) {
+      placed = placed || script->places() != nullptr;
+      found = std::move(with_places);
+    } else if (!placed) {
+      script = write(task, request, found, /*place=*/false);
+    } else {
+      return;
+    }
     plan_ = std::move(found);
     told = plan_.predicted;
     publish(task, request, std::move(script));
