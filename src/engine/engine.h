@@ -423,7 +423,8 @@ class Engine {
 
   StepRecorder recorder_;
   std::shared_ptr<const RecordedSteps> recorded_;
-  Nanos recorded_from_, recorded_time_;  // of the step to plan, which goes without a plan, on the host's clock
+  Nanos recorded_from_;
+  std::optional<Nanos> recorded_time_;  // of the step to plan, which goes without a plan, on the host's clock
   int reactive_steps_ = 0;               // until one is recorded anew
   Planner planner_;
   Course course_;

@@ -128,6 +128,7 @@ void Engine::steer_end_step(const std::vector<Nanos>& durations, Lock& lock) {
   if (!plans()) return;
   if (opening_.on && recall()) {
     slack_ = kFirstSlack;
+    recorded_time_.reset();  // it was recorded in another run
     start_planning(/*anew=*/true);
     planner_.wait_for_first(kMostWait);
   }
@@ -210,7 +211,7 @@ Nanos Engine::settled_now(Lock& lock) {
 // A plan that takes longer than the step it was made from, which went without one, is no help; a better one may follow. One
 // that does not fit is only the beginning of what the step will take, so nobody knows.
 bool Engine::is_worth_following(const Prediction& offered) const {
-  return course_.script || offered.over > 0_B || offered.time <= recorded_time_;
+  return course_.script || offered.over > 0_B || !recorded_time_ || offered.time <= *recorded_time_;
 }
 
 void Engine::begin_recording(bool sample) {

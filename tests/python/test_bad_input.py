@@ -183,7 +183,7 @@ def test_a_budget_below_the_tensors_made_before_is_refused_and_nothing_is_change
 SMALL = """
 import spillway, torch
 spillway.enable("100KiB", device="cpu")
-for budget in ("32KiB", "150KiB"):
+for budget in ("2KiB", "150KiB"):
     try:
         spillway.set_budget(budget)
     except ValueError as error:
@@ -201,9 +201,9 @@ for make in (lambda: torch.empty(1 << 16), lambda: torch.ones(3).expand(1 << 14,
 def test_a_budget_is_cut_to_whole_pieces_and_running_out_says_so(server, tmp_path):
     done = server.execute(SMALL, tmp_path)
 
-    budget = "spillway: the budget of 150 KiB (128 KiB of it ours to place, in pieces of 64.0 KiB) does not hold"
+    budget = "spillway: the budget of 150 KiB (148 KiB of it ours to place, in pieces of 4.00 KiB) does not hold"
     assert done.stdout.splitlines() == [
-        "a budget of 32.0 KiB is below the smallest possible, 64.0 KiB",
+        "a budget of 2.00 KiB is below the smallest possible, 4.00 KiB",
         f"{budget} 256 KiB more for a new tensor (as torch.empty, torch.randn or torch.load make them, or a library for itself)",
         f"{budget} 192 KiB more in aten::clone, which reads 12 B of inputs",
     ], done.stdout + done.stderr
