@@ -54,12 +54,18 @@ def train_and_tell(model, optimizer, loss_of, steps):
     print(json.dumps(told))
 
 
-def main() -> None:
+def begin() -> tuple[str, int]:
+    """The model's name and the number of steps, with Spillway on as the words after them ask for."""
     name, steps = sys.argv[1], int(sys.argv[2])
     torch.set_num_threads(1)
     if len(sys.argv) > 3:
         spillway.enable(None if sys.argv[3] == "watch" else int(sys.argv[3]), device="cpu", policy=sys.argv[4])
     torch.manual_seed(0)
+    return name, steps
+
+
+def main() -> None:
+    name, steps = begin()
     model, batch, make_optimizer = {"mlp": mlp, "convolutions": convolutions, "attention": attention}[name]()
     optimizer = make_optimizer(model.parameters(), lr=1e-3)
     train_and_tell(model, optimizer, lambda: model(batch).square().mean(), steps)

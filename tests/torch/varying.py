@@ -6,13 +6,10 @@ Run by `spillway run`, it is a program like any other: then BUDGET is not given,
 """
 
 import random
-import sys
 
 import torch
-from planned import mlp, train_and_tell
+from planned import begin, mlp, train_and_tell
 from torch import nn
-
-import spillway
 
 
 def bert(lengths=(30, 332), batches=(4, 4), attention="sdpa"):
@@ -103,11 +100,7 @@ MODELS = {
 
 
 def main() -> None:
-    name, steps = sys.argv[1], int(sys.argv[2])
-    torch.set_num_threads(1)
-    if len(sys.argv) > 3:
-        spillway.enable(None if sys.argv[3] == "watch" else int(sys.argv[3]), device="cpu", policy=sys.argv[4])
-    torch.manual_seed(0)
+    name, steps = begin()
     dice = random.Random(1)
     model, loss_of = MODELS[name]()
     model.train()
