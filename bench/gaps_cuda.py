@@ -140,7 +140,8 @@ def main():
         torch.cuda.synchronize()
     after = spillway.stats()
     print(f"{options.model} {options.share} % {options.policy};",
-          {key: after[key] - before[key] for key in ("planned_steps", "plan_surprises", "placed_steps", "misplaced_blocks", "remaps")})
+          {key: after[key] - before[key] for key in ("planned_steps", "plan_surprises", "placed_steps", "misplaced_blocks", "remaps")},
+          "planned by", (after.get("plan") or {}).get("step_seconds"))
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
         path = options.trace or file.name
         profile.export_chrome_trace(path)

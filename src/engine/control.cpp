@@ -160,7 +160,7 @@ EngineStats Engine::stats() const {
   stats.peak_reserved = peak_reserved_;
   stats.live = live_;
   stats.peak_live = peak_live_;
-  if (course_.script) stats.predicted = course_.script->predicted();
+  if (course_.script) stats.predicted = course_.promise;
   stats.remaps += arena_.remaps();
   stats.stalls.room += arena_.waited();
   stats.stalls.host_room += mover_.waited(Tier::host);

@@ -1,9 +1,11 @@
 // Where the run is on its script: which op comes next, who left by it, whose way back is due. Belongs to the engine's lock.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "engine/record.h"
@@ -11,21 +13,29 @@
 
 namespace spillway {
 
-// How long a step by one script takes, once the run has settled in it.
+// How long a step by one script takes, once the run has settled in it: the mean of some but the longest, which may have had
+// something else to do.
 class Stride {
  public:
-  // `settled`: it went as planned from its first op to its last.
-  void note_step(Nanos now, bool settled) {
-    if (!settled) steps_ = 0;
-    else if (steps_++ == kSettling) began_ = now;
-    else if (steps_ == kSettling + kMeasured + 1) time_ = Nanos{(now - began_).count / kMeasured};
+  // `as_planned`: from its first op to its last.
+  void note_step(Nanos now, bool as_planned) {
+    const Nanos took = now - std::exchange(last_, now);
+    if (!as_planned) {
+      steps_ = 0;
+      sum_ = longest_ = 0_ns;
+    } else if (steps_++ > kSettling && steps_ <= kSettling + kMeasured + 1) {
+      sum_ += took;
+      longest_ = std::max(longest_, took);
+      if (steps_ == kSettling + kMeasured + 1) time_ = Nanos{(sum_ - longest_).count / (kMeasured - 1)};
+    }
   }
+  [[nodiscard]] bool settled() const { return steps_ > kSettling; }
   [[nodiscard]] std::optional<Nanos> time() const { return time_; }
 
  private:
   static constexpr int kSettling = 2, kMeasured = 6;
-  int steps_ = 0;
-  Nanos began_;
+  int steps_ = 0;  // in a row, as planned
+  Nanos last_, sum_, longest_;
   std::optional<Nanos> time_;
 };
 
@@ -48,6 +58,7 @@ struct Course {
   };
 
   std::shared_ptr<const Script> script;  // null: nothing to follow
+  Prediction promise;                    // the script's, by what is known now
   std::optional<Proven> before;          // as long as the one at hand has to prove itself
   bool on = false;                       // this step has gone by the script so far
   std::size_t next = 0;
@@ -58,16 +69,18 @@ struct Course {
   int missed = 0;                        // steps in a row that went another way
   int surprises = 0;                     // in this step: room that had to be made though the plan had enough
   Stride stride;
+  bool judged = false;                   // its steps took another time than planned, which was followed up
   bool outdated = false;                 // planned for a world that is no more: any other script is better
 
   void set(std::shared_ptr<const Script> made, std::vector<bool> without = {}) {
     script = std::move(made);
+    promise = script ? script->predicted() : Prediction{};
     spared = std::move(without);
     gone.assign(script ? script->gap_count() : 0, {});
     before.reset();
     missed = steps = 0;
     stride = {};
-    outdated = false;
+    judged = outdated = false;
   }
   [[nodiscard]] bool is_spared(std::uint32_t gap) const { return gap < spared.size() && spared[gap]; }
   void begin_step() {

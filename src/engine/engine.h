@@ -227,7 +227,7 @@ class Engine {
   [[nodiscard]] bool steers() const { return course_.on || repertoire_.watches() || opening_.on; }
   // Whether every op is to be told by note_step_op, and whether its time on the device matters.
   [[nodiscard]] bool wants_ops() const { return tape_.on() || recorder_.on(); }
-  [[nodiscard]] bool wants_times() const { return recorder_.on_planned_step() || (tape_.on() && !course_.on); }
+  [[nodiscard]] bool wants_times() const { return recorder_.on_planned_step() || retimes_ || (tape_.on() && !course_.on); }
   void note_step_op(const OpNote& note, OpKey key);
 
   // --- control: these take the lock themselves ----------------------------------------------------------------------
@@ -340,7 +340,11 @@ class Engine {
   [[nodiscard]] Bytes room_for_plans() const;
   [[nodiscard]] Nanos settled_now(Lock& lock);
   [[nodiscard]] bool is_worth_following(const Prediction& offered) const;
-  void start_planning(bool anew);
+  // `outdated`: the script at hand is no good any more.
+  void start_planning(bool anew, bool outdated = true);
+  // Ops are measured again in a planned step: retime.cpp.
+  [[nodiscard]] bool is_time_to_retime();
+  void retime(const std::vector<Nanos>& durations);
   void plan_with_more_slack();
   void follow_link();
   void settle_layout(bool followed, Lock& lock);
@@ -426,6 +430,8 @@ class Engine {
   Nanos recorded_from_;
   std::optional<Nanos> recorded_time_;  // of the step to plan, which goes without a plan, on the host's clock
   int reactive_steps_ = 0;               // until one is recorded anew
+  bool retimes_ = false;                 // the ops of this step are measured again
+  int retimings_ = 0;                    // of what is recorded
   Planner planner_;
   Course course_;
   Repertoire repertoire_;

@@ -47,6 +47,7 @@ void Planner::start(PlanTask task) {
   {
     const std::lock_guard lock(mutex_);
     script_.reset();
+    standing_.reset();
     busy_ = true;
     if (!at_once) task_ = task;
     if (!at_once && !thread_.joinable()) thread_ = std::jthread([this](std::stop_token stop) { run(std::move(stop)); });
@@ -67,6 +68,11 @@ void Planner::cancel() {
 std::optional<Prediction> Planner::offer() const {
   const std::lock_guard lock(mutex_);
   return script_ ? std::optional(script_->predicted()) : std::nullopt;
+}
+
+std::optional<Prediction> Planner::take_standing() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(standing_, std::nullopt);
 }
 
 std::shared_ptr<const Script> Planner::take() {
@@ -161,6 +167,11 @@ void Planner::work(const PlanTask& task) {
   const std::shared_ptr<const Liveness> found = task.foreseen ? task.foreseen : std::make_shared<const Liveness>(task.steps->trace, *whole);
   const Liveness& step = *found;
   PlanRequest request{.step = step, .costs = task.costs, .budget = task.budget, .lean = task.steps->lean};
+  if (task.standing) {
+    const Prediction now = predict(request, task.standing->plan());
+    const std::lock_guard lock(mutex_);
+    if (!task_) standing_ = now;
+  }
   auto script = plan_and_place(task, request);
   bool placed = script->places() != nullptr;
   Prediction told = script->predicted();

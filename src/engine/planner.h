@@ -24,6 +24,7 @@ struct PlanTask {
   Ground ground;         // where its blocks may be placed
   const PlanPolicy* policy = nullptr;
   int rounds = 0;        // of improvement, at most, where the policy improves
+  std::shared_ptr<const Script> standing = {};  // the one in use, for the same steps: what it promises now is told
   bool quick = false;    // the first plan will do
   bool anew = true;      // false: the same steps as before, so the choices made for them are a start
   bool at_once = false;  // by the calling thread
@@ -43,6 +44,8 @@ class Planner {
   void cancel();
   // What the newest script that nobody took yet promises.
   [[nodiscard]] std::optional<Prediction> offer() const;
+  // What the task's standing script promises as things are now: told once.
+  [[nodiscard]] std::optional<Prediction> take_standing();
   // The newest script that nobody took yet; null when there is none.
   [[nodiscard]] std::shared_ptr<const Script> take();
   [[nodiscard]] bool busy() const;
@@ -70,6 +73,7 @@ class Planner {
   std::optional<PlanTask> task_;
   bool busy_ = false;
   std::shared_ptr<const Script> script_;
+  std::optional<Prediction> standing_;
   Plan plan_;  // the best so far: the working thread's
   std::jthread thread_;
 };

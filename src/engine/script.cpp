@@ -41,7 +41,7 @@ Script::Script(const RecordedSteps& steps, const Liveness& step, const Plan& pla
       any_size_(any_size),
       budget_(budget),
       places_(std::move(places)),
-      predicted_(plan.predicted) {
+      plan_(plan) {
   const std::vector<const Op*> ops = ops_of(steps.trace, StepRecorder::kStep);
   leavings_.resize(ops.size());
   fetches_.resize(ops.size());

@@ -58,7 +58,8 @@ class Script {
   [[nodiscard]] Bytes budget() const { return budget_; }
   // Where its blocks go; null: not known beforehand.
   [[nodiscard]] const std::shared_ptr<const Places>& places() const { return places_; }
-  [[nodiscard]] const Prediction& predicted() const { return predicted_; }
+  [[nodiscard]] const Plan& plan() const { return plan_; }
+  [[nodiscard]] const Prediction& predicted() const { return plan_.predicted; }
   // Of a step foreseen: its gaps, whose storages are places of the foreseen step, and the peak they leave there (reuse.h).
   [[nodiscard]] std::span<const Gap> gaps() const { return gaps_; }
   [[nodiscard]] Bytes peak_beside_gaps() const { return peak_beside_; }
@@ -81,7 +82,7 @@ class Script {
   Bytes peak_beside_;
   std::vector<OpPlace> ends_;
   std::vector<std::string> reasons_;
-  Prediction predicted_;
+  Plan plan_;
 };
 
 }  // namespace spillway

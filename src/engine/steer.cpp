@@ -125,10 +125,12 @@ void Engine::note_step_op(const OpNote& note, OpKey key) {
 }
 
 void Engine::steer_end_step(const std::vector<Nanos>& durations, Lock& lock) {
+  const bool measured = std::exchange(retimes_, false);
   if (!plans()) return;
   if (opening_.on && recall()) {
     slack_ = kFirstSlack;
     recorded_time_.reset();  // it was recorded in another run
+    retimings_ = 0;
     start_planning(/*anew=*/true);
     planner_.wait_for_first(kMostWait);
   }
@@ -140,6 +142,7 @@ void Engine::steer_end_step(const std::vector<Nanos>& durations, Lock& lock) {
     stats_.surprises += course_.surprises;
     settle_layout(followed, lock);
     course_.stride.note_step(device_.now(), followed && course_.surprises == 0);
+    if (measured && followed && course_.surprises == 0) retime(durations);
     if (course_.missed >= kMostMissed) course_.set(nullptr);
   }
   if (recorder_.on_planned_step() && !course_.script) recorded_time_ = settled_now(lock) - recorded_from_;
@@ -152,6 +155,7 @@ void Engine::steer_end_step(const std::vector<Nanos>& durations, Lock& lock) {
       recorded_ = std::move(steps);
       slack_ = kFirstSlack;
       reactive_steps_ = kPatience;
+      retimings_ = 0;
       start_planning(/*anew=*/true);
     }
   } else if (!recorder_.on() && course_.script && course_.missed > 0) {
@@ -162,6 +166,7 @@ void Engine::steer_end_step(const std::vector<Nanos>& durations, Lock& lock) {
   if (recorder_.on_planned_step() && !course_.script) recorded_from_ = settled_now(lock);
   if (course_.steps > 0 && recorded_) follow_link();
   change_course(lock);
+  retimes_ = is_time_to_retime();
   course_.begin_step();
   layout_.begin_step(course_.on);
 }
@@ -170,6 +175,7 @@ void Engine::steer_end_step(const std::vector<Nanos>& durations, Lock& lock) {
 // keep its promise is taken back. A change costs steps until the run has settled again.
 void Engine::change_course(Lock& lock) {
   const std::optional<Nanos> time = course_.stride.time();
+  if (const auto now = planner_.take_standing(); now && !course_.outdated) course_.promise = *now;
   if (course_.before && time) {
     const auto before = std::exchange(course_.before, std::nullopt);
     if (time->count > before->time.count + before->time.count / kWorth) {
@@ -180,8 +186,8 @@ void Engine::change_course(Lock& lock) {
   const std::optional<Prediction> offered = planner_.offer();
   if (!offered) return;
   const bool good = course_.script && !course_.outdated && course_.missed == 0 && course_.surprises == 0;
-  const Nanos now = good ? course_.script->predicted().time : 0_ns;
-  const bool far_better = good && (offered->over < course_.script->predicted().over || offered->time.count < now.count - now.count / kFarWorth);
+  const Nanos now = good ? course_.promise.time : 0_ns;
+  const bool far_better = good && (offered->over < course_.promise.over || offered->time.count < now.count - now.count / kFarWorth);
   if (good && !far_better && !time) return;
   if (good && !far_better && offered->time.count > now.count - now.count / kWorth) return;
   if (!is_worth_following(*offered)) return;
@@ -226,11 +232,11 @@ void Engine::begin_recording(bool sample) {
   if (sample) recorder_.open_sample();
 }
 
-void Engine::start_planning(bool anew) {
-  course_.outdated = true;
+void Engine::start_planning(bool anew, bool outdated) {
+  course_.outdated = outdated;
   const Bytes budget = arena_.limit() * (kSlackParts - slack_) / kSlackParts;
   planner_.start({.steps = recorded_, .costs = options_.costs, .budget = budget, .ground = ground(), .policy = options_.plans,
-                  .rounds = options_.plan_rounds, .anew = anew, .at_once = options_.plans_at_once,
+                  .rounds = options_.plan_rounds, .standing = outdated ? nullptr : course_.script, .anew = anew, .at_once = options_.plans_at_once,
                   .prepare = [this](Bytes bytes, const auto& stop) { mover_.prepare_host(bytes, stop); }});
 }
 

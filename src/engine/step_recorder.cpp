@@ -11,7 +11,8 @@ constexpr JobId kJob{0};
 
 std::vector<StorageId> list(std::span<const StorageId> ids) { return {ids.begin(), ids.end()}; }
 
-// Those the device does not time take none of its time.
+}  // namespace
+
 void set_times(RecordedSteps& steps, const std::vector<Nanos>& durations) {
   auto next = durations.begin();
   auto timed = steps.timed.begin();
@@ -20,8 +21,6 @@ void set_times(RecordedSteps& steps, const std::vector<Nanos>& durations) {
     if (op != nullptr && op->step == StepRecorder::kStep) op->duration = *timed++ ? *next++ : 0_ns;
   }
 }
-
-}  // namespace
 
 void StepRecorder::begin() {
   *this = {};

@@ -28,6 +28,9 @@ struct RecordedSteps {
   std::vector<bool> timed;          // of the same ops: the device measures it
 };
 
+// `durations`: of those ops that the device times, in order. The others take none of its time.
+void set_times(RecordedSteps& steps, const std::vector<Nanos>& durations);
+
 class StepRecorder {
  public:
   static constexpr StepIndex kStep{1};  // the one to plan

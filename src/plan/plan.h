@@ -54,6 +54,9 @@ struct PlanRequest {
   std::span<const Nanos> lean = {};
 };
 
+// What the plan, made for the same step, promises as things are now.
+[[nodiscard]] Prediction predict(const PlanRequest& request, const Plan& plan);
+
 // Keep, move or recompute per gap: a first plan by prices (prices.h), within milliseconds. `from`: a plan of the same step
 // for another budget, whose choices are kept where they still help.
 [[nodiscard]] Plan plan_hybrid(const PlanRequest& request, const Plan& from = {});

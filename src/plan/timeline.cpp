@@ -21,6 +21,11 @@ std::vector<Choice> choices_of(const Problem& problem, const Plan& plan) {
   return choices;
 }
 
+Prediction predict(const PlanRequest& request, const Plan& plan) {
+  const Problem problem(request);
+  return Timeline(problem).run(choices_of(problem, plan)).sum;
+}
+
 const Outcome& Timeline::run(std::span<const Choice> choices, BlockLog* log) {
   log_ = log;
   begin(choices);

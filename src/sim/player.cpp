@@ -68,7 +68,7 @@ void Player::end_step() {
     else bury(place);
   }
   records_ = std::move(next);
-  engine_.end_step();
+  engine_.end_step(std::exchange(measured_, {}));
   meter_.mark(Spent::host);
   meter_.read(/*all=*/true);
 }
@@ -160,6 +160,7 @@ Player::Tried Player::look(const ScoreOp& op, std::span<const Use> uses) {
   device_.compute(compute_, op.duration);
   meter_.mark(Spent::kernels, op.duration);
   const std::vector<Record*> outputs = outputs_of(op);
+  measure(op);
   if (engine_.wants_ops()) tell(op, uses, outputs, device_.now(), engine_.whole());
   if (engine_.steers()) engine_.steer_after(uses, outputs, lock);
   return Tried::done;
@@ -185,6 +186,7 @@ void Player::leave(const ScoreOp& op, std::span<const Use> uses, Nanos begin, By
     auto lock = engine_.lock();
     note_floor(op, uses, before);
     const std::vector<Record*> outputs = outputs_of(op);
+    measure(op);
     if (engine_.wants_ops()) tell(op, uses, outputs, begin, before);
     keep_recipe(op, uses);
     engine_.release(uses);
@@ -230,6 +232,11 @@ void Player::note_floor(const ScoreOp& op, std::span<const Use> uses, Bytes befo
                   std::string(op.name));
 }
 
+void Player::measure(const ScoreOp& op) {
+  if (slow_clock_ == 0 || !engine_.wants_times()) return;
+  measured_.emplace_back(static_cast<std::int64_t>(static_cast<double>(op.duration.count) * (engine_.steers() ? 1 : slow_clock_)));
+}
+
 // As long as the card takes for it; the host's own time is of no use to anybody.
 void Player::tell(const ScoreOp& op, std::span<const Use> uses, std::span<Record* const> outputs, Nanos begin, Bytes before) {
   std::vector<StorageId> in, mutated, out, aliased;
@@ -239,7 +246,7 @@ void Player::tell(const ScoreOp& op, std::span<const Use> uses, std::span<Record
     if (std::ranges::find(outputs, use.record) != outputs.end()) aliased.push_back(use.record->id);
   }
   engine_.note_step_op({.name = op.name, .phase = op.phase, .stream = compute_, .start = begin, .duration = op.duration,
-                        .transient = engine_.peak_in_op() - before, .replayable = op.replayable, .why_not = op.why_not,
+                        .transient = engine_.peak_in_op() - before, .timed = slow_clock_ > 0 && engine_.wants_times(), .replayable = op.replayable, .why_not = op.why_not,
                         .inputs = in, .outputs = out, .mutated = mutated, .aliased = aliased}, {op.key, op.key});
 }
 

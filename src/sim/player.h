@@ -34,6 +34,8 @@ class Player final : public Owner {
   // Throws InputError when the file cannot be written.
   void open_trace(const std::string& path);
   void close_trace();
+  // As SimOptions has it.
+  void set_slow_clock(double factor) { slow_clock_ = factor; }
   [[nodiscard]] const std::optional<Unfit>& unfit() const { return unfit_; }
   [[nodiscard]] Engine& engine() { return engine_; }
   [[nodiscard]] const Meter& meter() const { return meter_; }
@@ -66,6 +68,7 @@ class Player final : public Owner {
   void take_back(const ScoreOp& op);
   [[nodiscard]] Record* allocate(Bytes size, std::string_view maker);
   void leave(const ScoreOp& op, std::span<const Use> uses, Nanos begin, Bytes before);
+  void measure(const ScoreOp& op);
   void tell(const ScoreOp& op, std::span<const Use> uses, std::span<Record* const> outputs, Nanos begin, Bytes before);
   void keep_recipe(const ScoreOp& op, std::span<const Use> uses);
   [[nodiscard]] bool wants_recipe(const ScoreOp& op, std::span<const Use> uses) const;
@@ -85,6 +88,8 @@ class Player final : public Owner {
   std::vector<Record*> records_;  // by place; null: not born
   std::deque<Tick> launched_;     // of the newest ops
   std::uint64_t op_clock_ = 0;
+  double slow_clock_ = 0;
+  std::vector<Nanos> measured_;   // since the last step's end
   Bytes rebuilt_;
   Shortage last_shortage_{};
   std::optional<Unfit> unfit_;

@@ -93,6 +93,7 @@ SimResult simulate(const Trace& recorded, const SimOptions& options) {
   const Score score = read_score(trace, *whole, step);
   FakeDevice device(options.card);
   Player player(device, engine, score, step);
+  player.set_slow_clock(options.slow_clock);
   if (!options.trace.empty()) player.open_trace(options.trace);
   Sampler sampler(player);
   SimResult result{.steps = {}, .stats = {}, .plain_time = step.starts().back(), .plain_peak = live_curve(step).peak,

@@ -25,6 +25,7 @@ struct SimOptions {
   int plan_rounds = 1;          // of improvement after the first plan
   bool places = true;           // as EngineOptions has it
   std::string trace;            // where to write the trace of the simulated run; empty: nowhere
+  double slow_clock = 0;  // not 0: ops are measured as on a card, and before there is a plan this much too long
   // Before a step, which are counted from 0: for what changes under way.
   std::function<void(int step, FakeDevice& device)> before_step = {};
 };

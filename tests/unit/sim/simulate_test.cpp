@@ -186,6 +186,18 @@ TEST(SimulateTrace, TellsWhatThePlanDecidedForEachStorageAndWhy) {
   EXPECT_EQ(std::ranges::count(decided, Action::keep, [](const auto& one) { return one.second; }), 0);
 }
 
+// The first steps of a run on a card: the host is late, and what the clock shows of an op holds some of that.
+TEST(SimulateRetiming, TimesThatWereMeasuredTooLongAreMeasuredAgainInAPlannedStep) {
+  const Trace trace = recorded("vgg16_b128");
+  const Bytes peak = live_curve(Liveness(trace, *find_steady_step(trace))).peak;
+  const SimResult result = simulate(trace, {.card = quick_card(), .budget = peak * 60 / 100, .steps = 12, .slow_clock = 1.1});
+  const auto first = std::ranges::find(result.steps, true, &SimStep::planned);
+  ASSERT_NE(first, result.steps.end());
+  const auto plain = static_cast<double>(result.plain_time.count);
+  EXPECT_GT(static_cast<double>(first->predicted.plain_time.count), plain * 1.07);
+  EXPECT_NEAR(static_cast<double>(result.steps.back().predicted.plain_time.count), plain, plain / 50);
+}
+
 TEST(SimulateByHand, AnUnknownPolicyIsRefusedWithTheKnownOnes) {
   try {
     (void)simulate(two_uses(), {.card = quick_card(), .budget = 20_MiB, .policy = "best"});
