@@ -46,7 +46,12 @@ OutlookPoint look_at(const OutlookRequest& request, Bytes budget) {
   const CutStep cut(request.trace, budget);
   const PlanRequest one{.step = cut.step, .costs = request.costs, .budget = budget};
   Plan plan = request.policy.plan(one, {});
-  if (request.policy.further != nullptr && !plan.gaps.empty()) plan = improve(one, request.policy.further(one, plan), request.tries);
+  if (request.policy.improves && !plan.gaps.empty()) {
+    for (int way = 0; way < kOtherWays; ++way) {
+      if (Plan found = plan_another_way(one, way, /*tries=*/0); is_better(found.predicted, plan.predicted)) plan = std::move(found);
+    }
+    plan = improve(one, plan, request.tries);
+  }
   OutlookPoint point{budget, plan.predicted, {}};
   for (const PlannedGap& planned : plan.gaps) {
     const Gap& gap = planned.gap;

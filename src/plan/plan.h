@@ -64,9 +64,9 @@ struct PlanRequest {
 // The same by one change after the other, each judged by the timeline: slower, and often better at low budgets.
 [[nodiscard]] Plan plan_step_by_step(const PlanRequest& request);
 
-// The best of `so_far`, of the way above, and of one that starts from the slots a copy each finds on the link (as TENSILE
-// looks for them) and mends what that leaves.
-[[nodiscard]] Plan plan_other_ways(const PlanRequest& request, const Plan& so_far);
+// The same from other beginnings, of which there are so many, and then by trying changes: slower, and often better.
+inline constexpr int kOtherWays = 10;
+[[nodiscard]] Plan plan_another_way(const PlanRequest& request, int way, int tries);
 
 // Goes on from a plan by trying changes until `tries` of them are spent; never returns a worse one. `seed` chooses which.
 [[nodiscard]] Plan improve(const PlanRequest& request, const Plan& plan, int tries, std::uint32_t seed = 1);

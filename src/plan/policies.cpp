@@ -10,7 +10,7 @@ namespace spillway {
 namespace {
 
 constexpr std::array kPolicies{
-    PlanPolicy{.name = "hybrid", .plan = &plan_hybrid, .further = &plan_other_ways},
+    PlanPolicy{.name = "hybrid", .plan = &plan_hybrid, .improves = true},
     PlanPolicy{.name = "superneurons", .plan = &plan_superneurons},
     PlanPolicy{.name = "tensile", .plan = &plan_tensile},
     PlanPolicy{.name = "capuchin", .plan = &plan_capuchin},

@@ -12,9 +12,8 @@ struct PlanPolicy {
   std::string_view name;
   // `from`: a plan of the same step for another budget, for those that go on from one.
   Plan (*plan)(const PlanRequest& request, const Plan& from);
-  // Other ways to a plan, slower and often better: the best of them and `so_far`. Null for the papers' own, which stay as
-  // their papers say and are not improved by trying either.
-  Plan (*further)(const PlanRequest& request, const Plan& so_far) = nullptr;
+  // It looks for other ways, and goes on by trying changes. The papers' own stay as their papers say.
+  bool improves = false;
 };
 
 [[nodiscard]] std::span<const PlanPolicy> plan_policies();

@@ -179,9 +179,13 @@ TEST_P(Papers, HybridIsNoSlowerWhereBothFit) {
   for (const int percent : {80, 60}) {
     const Plan theirs = plan(percent);
     const PlanRequest request{.step = step, .costs = kCard, .budget = peak * percent / 100};
-    const Plan ours = plan_other_ways(request, plan_hybrid(request));
     if (theirs.predicted.over > 0_B) continue;
-    EXPECT_LE(ours.predicted.time, theirs.predicted.time) << percent;
+    Nanos ours = plan_hybrid(request).predicted.time;
+    for (int way = 0; way < kOtherWays; ++way) {
+      const Prediction found = plan_another_way(request, way, /*tries=*/500).predicted;
+      if (found.over == 0_B) ours = std::min(ours, found.time);
+    }
+    EXPECT_LE(ours, theirs.predicted.time) << percent;
   }
 }
 
