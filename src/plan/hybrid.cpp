@@ -414,8 +414,7 @@ Plan improve(const PlanRequest& request, const Plan& plan, int tries, std::uint3
   Search search(request);
   search.go_on_from(plan);
   search.improve(tries, seed);
-  Plan found = search.plan();
-  return is_better(found.predicted, plan.predicted) ? found : plan;
+  return search.plan();
 }
 
 bool is_better(const Prediction& one, const Prediction& other) {

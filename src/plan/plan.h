@@ -68,7 +68,8 @@ struct PlanRequest {
 inline constexpr int kOtherWays = 10;
 [[nodiscard]] Plan plan_another_way(const PlanRequest& request, int way, int tries);
 
-// Goes on from a plan by trying changes until `tries` of them are spent; never returns a worse one. `seed` chooses which.
+// Goes on from a plan, made for this budget or another, by trying changes until `tries` of them are spent; never returns one
+// that is worse here. `seed` chooses which.
 [[nodiscard]] Plan improve(const PlanRequest& request, const Plan& plan, int tries, std::uint32_t seed = 1);
 
 // Fits where the other does not, or is faster.

@@ -31,7 +31,11 @@ void Mover::open(const MoverOptions& options) {
 
 void Mover::prepare_host(Bytes bytes, const std::function<bool()>& stop) {
   if (!host_) return;
-  while (host_->reserved() < std::min(bytes, host_->limit()) && !stop() && host_->try_grow()) {
+  try {
+    while (host_->reserved() < std::min(bytes, host_->limit()) && !stop() && host_->try_grow()) {
+    }
+  } catch (const DeviceError&) {
+    // The process is ending, or the device is broken: whoever needs memory from it next is told.
   }
 }
 
