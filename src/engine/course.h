@@ -13,29 +13,29 @@
 
 namespace spillway {
 
-// How long a step by one script takes, once the run has settled in it: the mean of some but the longest, which may have had
-// something else to do.
+// How long a step by one script takes, once the run has settled in it: by the shorter of two stretches, since something else
+// may have happened in the other.
 class Stride {
  public:
-  // `as_planned`: from its first op to its last.
-  void note_step(Nanos now, bool as_planned) {
-    const Nanos took = now - std::exchange(last_, now);
-    if (!as_planned) {
-      steps_ = 0;
-      sum_ = longest_ = 0_ns;
-    } else if (steps_++ > kSettling && steps_ <= kSettling + kMeasured + 1) {
-      sum_ += took;
-      longest_ = std::max(longest_, took);
-      if (steps_ == kSettling + kMeasured + 1) time_ = Nanos{(sum_ - longest_).count / (kMeasured - 1)};
-    }
+  // `as_planned`: from its first op to its last. `settled_now`: the time with nothing left to do for the device, which has to
+  // be waited for; it is asked for at the borders of the stretches only, for the host runs ahead by more and more steps.
+  template <class Now>
+  void note_step(bool as_planned, Now settled_now) {
+    steps_ = as_planned ? steps_ + 1 : 0;
+    const int since = steps_ - kSettling;
+    if (time_ || since < 0 || since % kStretch != 0) return;
+    const Nanos now = settled_now();
+    const Nanos took{(now - std::exchange(began_, now)).count / kStretch};
+    if (since > 0) shortest_ = since == kStretch ? took : std::min(took, shortest_);
+    if (since == kStretches * kStretch) time_ = shortest_;
   }
-  [[nodiscard]] bool settled() const { return steps_ > kSettling; }
+  [[nodiscard]] bool settled() const { return steps_ >= kSettling; }
   [[nodiscard]] std::optional<Nanos> time() const { return time_; }
 
  private:
-  static constexpr int kSettling = 2, kMeasured = 6;
+  static constexpr int kSettling = 3, kStretch = 3, kStretches = 2;
   int steps_ = 0;  // in a row, as planned
-  Nanos last_, sum_, longest_;
+  Nanos began_, shortest_;
   std::optional<Nanos> time_;
 };
 

@@ -352,7 +352,7 @@ class Engine {
   void follow(std::shared_ptr<const Script> script, Lock& lock);
   void adopt_places(std::shared_ptr<const Places> places, Lock& lock);
   void move_house(Lock& lock);
-  [[nodiscard]] Ground ground() const { return {.from = arena_.placed_from(), .limit = arena_.limit(), .alignment = options_.alignment}; }
+  [[nodiscard]] Ground ground() const { return {.from = arena_.placed_from(), .limit = arena_.limit(), .alignment = options_.alignment, .granule = options_.granule}; }
   [[nodiscard]] bool recall();
   void remember(const std::shared_ptr<const RecordedSteps>& steps);
   void forget_plans();

@@ -8,15 +8,15 @@ namespace spillway {
 
 namespace {
 
-// Of the limit, for what is not placed: small blocks, and the rest of their granules.
-constexpr std::int64_t kMarginParts = 200;
+// Of the limit, for what is not placed: small blocks, and the rest of their granules, of which there are some at any time.
+constexpr std::int64_t kMarginParts = 200, kMarginGranules = 2;
 
 }  // namespace
 
 Places find_places(const BlockList& list, std::uint32_t ops, const Ground& ground) {
   const std::span<const PlannedBlock> blocks = list.blocks;
   Places places;
-  places.room = ground.limit - list.elsewhere - ground.limit / kMarginParts;
+  places.room = ground.limit - list.elsewhere - std::max(ground.limit / kMarginParts, ground.granule * kMarginGranules);
   Bytes lasting;
   for (const LastingBlock& block : list.lasting) {
     const Bytes size = round_up(block.size, ground.alignment);

@@ -45,6 +45,7 @@ struct Ground {
   Bytes from;  // the lowest place; 0: there are none
   Bytes limit;
   Bytes alignment = 512_B;
+  Bytes granule = 2_MiB;  // of memory
 };
 
 // `ops`: how many the step has.

@@ -69,6 +69,8 @@ Script::Script(const RecordedSteps& steps, const Liveness& step, const Plan& pla
     if (fetches.empty()) fetches_[planned.fetch_at % ops.size()].push_back(gap);
     else if (fetches[gap] > 0) fetches_[fetches[gap] - 1].push_back(gap);
   }
+  const auto order = [&](std::uint32_t gap) { return order_of_return(plan.gaps[gap].gap, plan.gaps[gap].fetch_at, step.op_count()); };
+  for (auto& due : fetches_) std::ranges::sort(due, {}, order);
 }
 
 }  // namespace spillway

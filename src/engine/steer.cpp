@@ -141,7 +141,7 @@ void Engine::steer_end_step(const std::vector<Nanos>& durations, Lock& lock) {
     stats_.planned_steps += followed ? 1 : 0;
     stats_.surprises += course_.surprises;
     settle_layout(followed, lock);
-    course_.stride.note_step(device_.now(), followed && course_.surprises == 0);
+    course_.stride.note_step(followed && course_.surprises == 0, [&] { return settled_now(lock); });
     if (measured && followed && course_.surprises == 0) retime(durations);
     if (course_.missed >= kMostMissed) course_.set(nullptr);
   }

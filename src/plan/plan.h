@@ -5,6 +5,7 @@
 #pragma once
 
 #include <span>
+#include <tuple>
 #include <vector>
 
 #include "base/units.h"
@@ -30,6 +31,11 @@ struct PlannedGap {
 
   friend bool operator==(const PlannedGap&, const PlannedGap&) = default;
 };
+
+// The order of ways back that wait for room at the same op: who was enqueued first, then who is needed first.
+[[nodiscard]] inline std::tuple<OpPlace, OpPlace, OpPlace, StoragePlace> order_of_return(const Gap& gap, OpPlace fetch_at, OpPlace ops) {
+  return {fetch_at % ops, gap.end - fetch_at, gap.begin, gap.storage};
+}
 
 struct Prediction {
   Bytes peak, over;  // over: what the neediest op lacks; zero when the plan fits

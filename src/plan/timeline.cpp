@@ -72,6 +72,8 @@ void Timeline::begin(std::span<const Choice> choices) {
     if (problem_.gaps()[gap].end < ops || choices[gap].fetch_at < ops) continue;
     wrapping_.push_back(gap);
   }
+  const auto order = [&](GapPlace gap) { return order_of_return(problem_.gaps()[gap], choices[gap].fetch_at, ops); };
+  for (auto& due : fetches_) std::ranges::sort(due, {}, order);
   std::ranges::stable_sort(wrapping_, {}, [&](GapPlace gap) { return problem_.gaps()[gap].begin; });
   for (const GapPlace gap : wrapping_) {
     const StoragePlace storage = step_.storages()[problem_.gaps()[gap].storage].next;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "device/granules.h"
 #include "liveness/curve.h"
 #include "liveness/floor.h"
 #include "liveness/pieces.h"
@@ -12,9 +13,6 @@
 namespace spillway {
 
 namespace {
-
-// As on a card: small budgets are held more exactly by small granules.
-constexpr Bytes kSmallGranule = 2_MiB, kLargeGranule = 16_MiB, kLargeBudget = 4_GiB;
 
 // One step's part of counts that only grow.
 class Sampler {
@@ -73,7 +71,7 @@ EngineOptions engine_options(const SimOptions& options) {
   engine.policy = *reactive;
   engine.leave = *reactive == ReactivePolicy::lru ? Leave::move : Leave::cheaper;
   engine.budget = options.budget;
-  engine.granule = options.budget.value_or(options.card.memory) >= kLargeBudget ? kLargeGranule : kSmallGranule;
+  engine.granule = card_granule(options.budget);
   engine.address_space = round_up(options.card.memory * 8, engine.granule);
   engine.host_limit = options.card.host_memory * 8 / 10;
   engine.costs = costs_of(options.card);

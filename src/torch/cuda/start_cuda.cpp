@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "device/cuda/cuda_device.h"
 #include "device/cuda/driver.h"
+#include "device/granules.h"
 #include "torch/cuda/cuda_allocator.h"
 #include "torch/cuda/cuda_op_clock.h"
 #include "torch/cuda/native_source.h"
@@ -19,10 +20,6 @@ namespace spillway {
 
 namespace {
 
-// Committing costs 46 us a granule whatever its size (CudaOptions::granule); small budgets are held more exactly by the
-// smallest there is.
-constexpr Bytes kSmallGranule = 2_MiB, kLargeGranule = 16_MiB;
-constexpr Bytes kLargeBudget = 4_GiB;
 // Address space costs nothing; several times the largest card leaves room to remap.
 constexpr Bytes kCardSpace = 1024_GiB;
 // Longer than any storage: an access at any offset of an evicted one faults.
@@ -71,8 +68,7 @@ MoverOptions card_tiers(std::optional<Bytes> host_limit, bool has_folder) {
 }
 
 void start_on_cuda(EngineOptions engine, const CudaStart& start) {
-  const bool large = !engine.budget || *engine.budget >= kLargeBudget;
-  engine.granule = large ? kLargeGranule : kSmallGranule;
+  engine.granule = card_granule(engine.budget);
   if (engine.budget) refuse_below_smallest(*engine.budget, engine.granule);
   engine.address_space = kCardSpace;
   engine.move_nanos_per_byte = kMoveNanosPerByte;
