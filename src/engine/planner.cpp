@@ -181,10 +181,12 @@ void Planner::work(const PlanTask& task) {
     const std::lock_guard lock(mutex_);
     if (!task_) standing_ = now;
   }
+  const bool places_stand = task.standing && task.standing->places();  // who has places does not give them up
   auto script = plan_and_place(task, request);
-  bool placed = script->places() != nullptr;
+  bool placed = places_stand || script->places() != nullptr;
   Prediction told = script->predicted();
-  publish(task, request, std::move(script));
+  if (places_stand && !script->places()) told = predict(request, task.standing->plan());
+  else publish(task, request, std::move(script));
   // Every new script costs a step or two until the run has settled in it: once one was taken, little gains are told together.
   const auto is_news = [&](const Prediction& found) { return offer() ? is_better(found, told) : is_worth(found, told); };
   const auto consider = [&](Plan found) {

@@ -21,6 +21,7 @@ constexpr std::chrono::milliseconds kMostWait{300};  // for the first plan of a 
 constexpr int kSettlingSteps = 2;    // until blocks taken before there were places are gone
 constexpr std::int64_t kFirstSlack = 2, kMostSlack = 25;
 constexpr std::int64_t kWorth = 100, kFarWorth = 5;  // parts of a step's time for which a script is changed
+constexpr int kTrial = 20;           // steps in which a script that took another's place must have settled
 constexpr int kPatience = 50;        // steps without a plan until it is looked whether there is a good one now
 
 }  // namespace
@@ -176,9 +177,9 @@ void Engine::steer_end_step(const std::vector<Nanos>& durations, Lock& lock) {
 void Engine::change_course(Lock& lock) {
   const std::optional<Nanos> time = course_.stride.time();
   if (const auto now = planner_.take_standing(); now && !course_.outdated) course_.promise = *now;
-  if (course_.before && time) {
+  if (course_.before && (time || course_.steps > kTrial)) {
     const auto before = std::exchange(course_.before, std::nullopt);
-    if (time->count > before->time.count + before->time.count / kWorth) {
+    if (!time || time->count > before->time.count + before->time.count / kWorth) {
       planner_.cancel();
       return follow(before->script, lock);
     }
@@ -264,7 +265,7 @@ void Engine::follow_link() {
 void Engine::plan_with_more_slack() {
   if (slack_ >= kMostSlack || planner_.busy() || !recorded_) return;
   ++slack_;
-  start_planning(/*anew=*/false);
+  start_planning(/*anew=*/false, /*outdated=*/false);
 }
 
 // A step by the script should want nothing else: nobody leaves unasked, and no memory is put together anew. Otherwise who
