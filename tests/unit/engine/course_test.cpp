@@ -1,0 +1,50 @@
+#include "engine/course.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace spillway {
+namespace {
+
+// Steps that take these times, all as planned.
+struct Walk {
+  Stride stride;
+  Nanos now;
+  int asked = 0;
+
+  void step(Nanos takes, bool as_planned = true) {
+    now += takes;
+    stride.note_step(as_planned, [this] { return ++asked, now; });
+  }
+  void steps(const std::vector<Nanos>& all) {
+    for (const Nanos takes : all) step(takes);
+  }
+};
+
+TEST(Stride, IsTheMeanOfTheShorterStretchOnceTheRunHasSettled) {
+  Walk walk;
+  walk.steps({90_ms, 70_ms, 50_ms, 10_ms, 11_ms, 300_ms, 12_ms, 12_ms});
+  EXPECT_FALSE(walk.stride.time().has_value());
+  walk.step(12_ms);
+  EXPECT_EQ(walk.stride.time(), 12_ms);
+}
+
+TEST(Stride, WaitsForTheDeviceAtBordersOnlyAndNotAtAllOnceItIsKnown) {
+  Walk walk;
+  for (int i = 0; i < 40; ++i) walk.step(10_ms);
+  EXPECT_EQ(walk.asked, 3);
+}
+
+TEST(Stride, AStepThatWentAnotherWayBeginsItAnew) {
+  Walk walk;
+  walk.steps({10_ms, 10_ms, 10_ms, 10_ms, 10_ms});
+  EXPECT_TRUE(walk.stride.settled());
+  walk.step(500_ms, /*as_planned=*/false);
+  EXPECT_FALSE(walk.stride.settled());
+  walk.steps({10_ms, 10_ms, 10_ms, 20_ms, 20_ms, 20_ms, 30_ms, 30_ms, 30_ms});
+  EXPECT_EQ(walk.stride.time(), 20_ms);
+}
+
+}  // namespace
+}  // namespace spillway
