@@ -30,7 +30,7 @@ namespace spillway {
 struct Options {
   std::string budget = {};        // empty: only watch
   std::string device = "cpu";     // or cuda, cuda:N
-  std::string policy = "dtr";     // or lru
+  std::string policy = "hybrid";  // or one of the papers'; without plans dtr or lru
   std::string host_limit = {};    // host memory for what left the device
   std::string spill_dir = {};     // folder for what host memory cannot take; on a disk
   std::string trace = {};         // file to record the run into

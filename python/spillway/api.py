@@ -19,7 +19,7 @@ from spillway import alloc_conf, already, card, hooks, kept_steps, native, roles
 from spillway.amounts import card_bytes, parse_bytes, ram_bytes, to_text
 from spillway.steps import StepWatcher
 
-DEFAULT_POLICY = "dtr"
+DEFAULT_POLICY = "hybrid"
 REACTIVE = ("dtr", "lru")  # they record nothing
 WORKSPACES = ("plain", "adaptive")
 ALLOCATORS = ("spillway", "native")

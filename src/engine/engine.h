@@ -287,6 +287,8 @@ class Engine {
   // With the lock: of everything that lives, wherever its bytes are. What leaves or comes back changes nothing.
   [[nodiscard]] Bytes whole() const { return live_ + absent_; }
   [[nodiscard]] const EngineOptions& options() const { return options_; }
+  // In the user's word.
+  [[nodiscard]] std::string_view policy_name() const { return options_.plans != nullptr ? options_.plans->name : name_of(options_.policy); }
   [[nodiscard]] StreamId compute() const { return compute_; }
 
  private:

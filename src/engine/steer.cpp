@@ -161,7 +161,7 @@ void Engine::steer_end_step(const std::vector<Nanos>& durations, Lock& lock) {
     }
   } else if (!recorder_.on() && course_.script && course_.missed > 0) {
     begin_recording(/*sample=*/true);
-  } else if (!recorder_.on() && !course_.script && !planner_.busy() && stats_.steps > 0 && --reactive_steps_ < 0) {
+  } else if (is_tight() && !recorder_.on() && !course_.script && !planner_.busy() && stats_.steps > 0 && --reactive_steps_ < 0) {  // as long as all fits, nothing is planned for
     begin_recording();
   }
   if (recorder_.on_planned_step() && !course_.script) recorded_from_ = settled_now(lock);

@@ -57,6 +57,7 @@ NameId StepRecorder::intern(std::string_view text) {
 
 void StepRecorder::op(const OpNote& note, OpKey key) {
   if (!on_) return;
+  if (steps_.trace.events.size() >= kMostEvents) return abandon();
   if (on_planned_step()) {
     steps_.keys.push_back(key.sized);
     steps_.shapes.push_back(key.shape);

@@ -39,7 +39,7 @@ void Player::open_trace(const std::string& path) {
   engine_.open_trace(path);
   engine_.tape().fact("device", device_.facts().name);
   const EngineOptions& options = engine_.options();
-  engine_.tape().fact("policy", std::string(options.plans != nullptr ? options.plans->name : name_of(options.policy)));
+  engine_.tape().fact("policy", std::string(engine_.policy_name()));
   if (options.budget) engine_.tape().budget(*options.budget);
 }
 

@@ -59,7 +59,7 @@ std::optional<std::string> text_option(const nlohmann::json& options, const char
 std::string allocator_of(const nlohmann::json& options) { return options.value("allocator", "spillway"); }
 
 EngineOptions engine_options(const nlohmann::json& options) {
-  const std::string policy = options.value("policy", "dtr");
+  const std::string policy = options.value("policy", "hybrid");
   EngineOptions engine;
   engine.plans = find_plan_policy(policy);
   const auto found = engine.plans != nullptr ? ReactivePolicy::dtr : find_policy(policy);
@@ -194,7 +194,7 @@ void open_trace(Adapter& adapter, const nlohmann::json& options) {
   engine.open_trace(path->get<std::string>(), kept);
   engine.tape().fact("torch", TORCH_VERSION);
   engine.tape().fact("device", adapter.device().facts().name);
-  engine.tape().fact("policy", std::string(name_of(engine.options().policy)));
+  engine.tape().fact("policy", std::string(engine.policy_name()));
   if (engine.options().budget) engine.tape().budget(*engine.options().budget);
   std::atexit([] { close_trace(*spillway::adapter()); });
 }

@@ -60,7 +60,7 @@ std::string stats_json(Adapter& adapter) {
   json["live_bytes"] = stats.live.count;
   json["reserved_bytes"] = stats.reserved.count;
   json["device"] = adapter.options().where.str();
-  json["policy"] = std::string(options.plans != nullptr ? options.plans->name : name_of(options.policy));
+  json["policy"] = std::string(adapter.engine().policy_name());
   json["torch"] = TORCH_VERSION;
   const auto lock = adapter.engine().lock();
   if (!adapter.replayed.empty()) json["replayed_operators"] = adapter.replayed;  // test mode only

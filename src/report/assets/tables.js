@@ -81,8 +81,8 @@ function deedsOf(storage) {
   return deeds.length ? deeds.join(", ") : "stayed";
 }
 
-// Who leaves when nothing was planned, by policy.
-const kAtNeed = { lru: "it had not been used for longest", dtr: "it was the cheapest to be without for long" };
+// Who leaves when nothing was planned: where there are plans as without (dtr), unless by age alone.
+const kAtNeed = { lru: "it had not been used for longest" }, kCheapest = "it was the cheapest to be without for long";
 
 function reasonsOf(storage, { names, facts }) {
   const reasons = [];
@@ -93,7 +93,7 @@ function reasonsOf(storage, { names, facts }) {
   }
   if (reasons.length) return reasons;
   const policy = facts.find(([key]) => key === "policy")?.[1];
-  if (storage.out + storage.dropped > 0) return [`memory was short, and ${kAtNeed[policy] ?? "it could leave"}`];
+  if (storage.out + storage.dropped > 0) return [`memory was short, and ${policy ? kAtNeed[policy] ?? kCheapest : "it could leave"}`];
   return [storage.in + storage.recomputed > 0 ? "an operator needed it" : "nothing asked for its room"];
 }
 
