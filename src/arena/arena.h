@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "arena/block_source.h"
+#include "base/quick_mutex.h"
 #include "device/device.h"
 
 namespace spillway {
@@ -85,7 +86,7 @@ class Arena final : public BlockSource {
   const Bytes placed_from_;
   std::atomic<std::int64_t> waited_ = 0, remaps_ = 0;
   std::atomic<std::uint64_t> commits_ = 0;
-  mutable std::mutex mutex_;  // guards what is below
+  mutable QuickMutex mutex_;  // guards what is below
   Pool pool_;
   std::uint32_t streams_ = 0;     // one more than the largest index the pool may have heard of
   std::vector<Tick> seen_done_;   // scratch of learn_done

@@ -14,6 +14,7 @@ void Engine::end_step(const std::vector<Nanos>& durations) {
   if (tape_.on()) tape_.end_step(durations);
   forget_old_recipes();
   steer_end_step(durations, lock);
+  follows_.store(steers() || wants_ops(), std::memory_order_relaxed);
 }
 
 void Engine::set_policy(ReactivePolicy policy, Leave leave, const PlanPolicy* plans) {
@@ -23,6 +24,7 @@ void Engine::set_policy(ReactivePolicy policy, Leave leave, const PlanPolicy* pl
   options_.plans = plans;
   mover_.watch_rates(plans != nullptr);
   forget_plans();
+  follows_ = true;
 }
 
 void Engine::open_tiers(const MoverOptions& tiers) {
@@ -33,6 +35,7 @@ void Engine::open_tiers(const MoverOptions& tiers) {
 void Engine::open_trace(const std::string& path, const WriterOptions& kept) {
   tape_.open(path, device_, std::array{mover_.in_stream(), mover_.out_stream()}, kept);
   mover_.time_copies(true);
+  follows_ = true;
 }
 
 bool Engine::try_set_budget(std::optional<Bytes> budget) {

@@ -12,7 +12,7 @@ namespace spillway {
 namespace {
 
 // Ops of this thread that hold pins: an op inside another's rebuild counts too.
-thread_local int own_in_flight = 0;
+thread_local int own_in_flight __attribute__((tls_model("initial-exec"))) = 0;
 
 std::uint64_t bit(StreamId stream) { return std::uint64_t{1} << (stream.index & 63); }
 
@@ -151,6 +151,14 @@ void Engine::count(const Record& record, int sign) {
   if (regions_ > 0) note_region();
 }
 
+template <class Act>
+void Engine::recount(Record& record, Act act) {
+  const Bytes before = movable_bytes(record);
+  act();
+  (record.kept > 0 ? kept_ : evictable_) += movable_bytes(record) - before;
+  if (regions_ > 0) note_region();
+}
+
 // Zero: it never leaves, pins or not.
 Bytes Engine::movable_bytes(const Record& record) const {
   const bool may = (record.owner != nullptr || record.orphan) && !record.exposed() && record.size >= options_.smallest;
@@ -203,11 +211,11 @@ bool Engine::free(void* data) {
   if (record == nullptr) return false;
   if (!record->hidden) recorder_.death(*record);
   if (record->dependents > 0 && !(course_.on && try_spare(*record))) {
-    count(*record, -1);
-    if (record->owner != nullptr) owner_.disown(*record);
-    record->orphan = true;
-    record->held = false;
-    count(*record, +1);
+    recount(*record, [&] {
+      if (record->owner != nullptr) owner_.disown(*record);
+      record->orphan = true;
+      record->held = false;
+    });
     return true;
   }
   if (tape_.on()) tape_.death(*record);
@@ -218,7 +226,7 @@ bool Engine::free(void* data) {
   free_block(block, uses);
   forget_copy(*record);
   bury(record);
-  changed_.notify_all();
+  changed_.tell();
   return true;
 }
 
@@ -247,25 +255,20 @@ void Engine::died(Record* record) {
 // --- ops ------------------------------------------------------------------------------------------------------------
 
 void Engine::adopt(Record* record, void* owner) {
-  count(*record, -1);
-  if (record->owner != nullptr) owner_.disown(*record);
-  record->owner = owner;
-  count(*record, +1);
+  recount(*record, [&] {
+    if (record->owner != nullptr) owner_.disown(*record);
+    record->owner = owner;
+  });
 }
 
 void Engine::hold_for_life(Record* record) {
-  if (record->held) return;
-  count(*record, -1);
-  record->held = true;
-  count(*record, +1);
+  if (!record->held) recount(*record, [&] { record->held = true; });
 }
 
 void Engine::lend(Record* record, Lock& lock) {
   note_outside_write(record, lock);
   ++record->refs;
-  count(*record, -1);
-  ++record->loans;
-  count(*record, +1);
+  recount(*record, [&] { ++record->loans; });
 }
 
 // What was lent may have been written until now: only from here on its bytes are known to stay what they are.
@@ -273,11 +276,10 @@ void Engine::end_loan(Record* record, Lock& lock) {
   SPILLWAY_ENSURE(record->loans > 0, "a loan ended twice");
   const bool here = record->data != nullptr;  // otherwise its storage died, or was given other memory
   if (here) note_outside_write(record, lock);
-  if (here) count(*record, -1);
-  --record->loans;
-  if (here) count(*record, +1);
+  if (here) recount(*record, [&] { --record->loans; });
+  else --record->loans;
   unref(record);
-  if (waiting_ > 0) changed_.notify_all();
+  changed_.tell();
 }
 
 void Engine::begin_region() {
@@ -416,7 +418,7 @@ void Engine::release(std::span<const Use> uses) {
   for (const Use& use : uses) unpin(use.record);
   --in_flight_;
   --own_in_flight;
-  if (waiting_ > 0) changed_.notify_all();
+  changed_.tell();
 }
 
 void Engine::note_outside_write(Record* record, Lock& lock) {
@@ -489,6 +491,7 @@ void Engine::become_child() {
   turn_back(dropped_, Residence::dropped);
   in_flight_ = own_in_flight;
   waiting_ = rebuilding_ = 0;
+  changed_.forget();
   if (std::exchange(child_, true)) return;
   course_.on = false;
   layout_.leave_course();

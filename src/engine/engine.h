@@ -10,7 +10,6 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -22,6 +21,7 @@
 #include <vector>
 
 #include "arena/arena.h"
+#include "base/quick_mutex.h"
 #include "device/device.h"
 #include "engine/course.h"
 #include "engine/layout.h"
@@ -137,7 +137,7 @@ struct Shortage {
 
 class Engine {
  public:
-  using Lock = std::unique_lock<std::mutex>;
+  using Lock = std::unique_lock<QuickMutex>;
 
   // `source`: where device memory comes from; none: an arena of the device's own.
   Engine(Device& device, Owner& owner, StreamId compute, const EngineOptions& options,
@@ -224,11 +224,21 @@ class Engine {
   void steer_before(OpKey key, Lock& lock);
   // It has run, and its pins are dropped.
   void steer_after(std::span<const Use> uses, std::span<Record* const> outputs, Lock& lock);
+  // Whether steer_after would do anything for the op that steer_before was told of.
+  [[nodiscard]] bool wants_after() const {
+    return repertoire_.watches() || (course_.on && course_.next > 0 && !course_.script->leavings(course_.next - 1).empty());
+  }
+  // The same, of the op that it will be told of next.
+  [[nodiscard]] bool next_wants_after() const {
+    return repertoire_.watches() || (course_.on && course_.next < course_.script->op_count() && !course_.script->leavings(course_.next).empty());
+  }
   [[nodiscard]] bool steers() const { return course_.on || repertoire_.watches() || opening_.on; }
   // Whether every op is to be told by note_step_op, and whether its time on the device matters.
   [[nodiscard]] bool wants_ops() const { return tape_.on() || recorder_.on(); }
   [[nodiscard]] bool wants_times() const { return recorder_.on_planned_step() || retimes_ || (tape_.on() && !course_.on); }
   void note_step_op(const OpNote& note, OpKey key);
+  // Without the lock. False: neither holds until the step ends, since nothing of that begins in the middle of one.
+  [[nodiscard]] bool follows_ops() const { return follows_.load(std::memory_order_relaxed); }
 
   // --- control: these take the lock themselves ----------------------------------------------------------------------
   // `durations`: of the ops since the last step's end, where wants_times() was true and the device measures.
@@ -376,6 +386,9 @@ class Engine {
   void unref(Record* record);
   void release_recipes(Record& record);
   void count(const Record& record, int sign);
+  // What changes of a record on the device may change whether it can leave.
+  template <class Act>
+  void recount(Record& record, Act act);
   [[nodiscard]] Bytes movable_bytes(const Record& record) const;
   void note_absent(const Record& record, int sign);
   [[nodiscard]] double comeback_nanos(const Record& record) const;
@@ -400,15 +413,15 @@ class Engine {
   BlockSource& arena_;
   Mover mover_;
 
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
+  mutable QuickMutex mutex_;
+  Change changed_;
   RecordShelf shelf_;
   RecordTable table_;
   std::vector<Record*> by_chunk_;
   Tape tape_;
   std::uint32_t storages_ = 0;
   std::unordered_set<Record*> dropped_, away_, gone_;
-  std::vector<Recipe*> dying_;
+  std::vector<Recipe*> dying_, unneeded_;  // the latter is scratch of release_recipes
   std::vector<Tick> last_uses_;
   std::uint64_t clock_ = 0, step_ = 0;
   mutable std::uint64_t surveys_ = 0;
@@ -417,6 +430,7 @@ class Engine {
   int rebuilding_ = 0;
   int emptying_ = 0;    // threads in empty_out: nobody is too small to leave
   std::atomic<bool> tight_{false};
+  std::atomic<bool> follows_{true};  // as the last step ended; whoever switches something on says so
   bool child_ = false;  // see Note [Forked children]
   std::uint32_t most_stream_ = 0;  // the largest number of a stream met
   Bytes live_, peak_live_, mark_peak_, evictable_, cannot_leave_;

@@ -192,11 +192,11 @@ bool Engine::fetch(Record* record, Lock& lock) {
   const auto block = take(record->size, mover_.in_stream(), lock, record);
   if (!block) {
     record->residence = Residence::away;
-    changed_.notify_all();
+    changed_.tell();
     return false;
   }
   arrive(*record, *block);
-  changed_.notify_all();
+  changed_.tell();
   return true;
 }
 

@@ -66,7 +66,7 @@ void Engine::clear_recipes(Record* record) {
 
 // Iterative: a chain of records may be as long as a step.
 void Engine::release_recipes(Record& record) {
-  std::vector<Recipe*> work;
+  std::vector<Recipe*>& work = unneeded_;
   const auto let_go = [&](Record& of) {
     for (Recipe* recipe : of.recipes) {
       std::ranges::replace(recipe->outputs, &of, nullptr);
@@ -160,7 +160,7 @@ void Engine::return_sides(std::span<Record* const> sides) {
   for (Record* side : sides) {
     if (--side->dependents == 0 && side->orphan && side->pins == 0) dispose(side);
   }
-  changed_.notify_all();
+  changed_.tell();
 }
 
 // Walks everything a rebuild would have to run.
@@ -257,13 +257,13 @@ void Engine::rebuild(Record* record, Lock& lock) {
     lock.lock();
     --rebuilding_;
     if (record->residence == Residence::arriving) record->residence = Residence::dropped;
-    changed_.notify_all();
+    changed_.tell();
     unref(record);
     throw;
   }
   lock.lock();
   --rebuilding_;
-  changed_.notify_all();
+  changed_.tell();
   SPILLWAY_ENSURE(record->residence == Residence::resident, "a rebuild left its storage without bytes");
   unref(record);
 }

@@ -45,6 +45,9 @@ void Engine::steer_before(OpKey key, Lock& lock) {
 // In their order, as long as there is room beside the op that is about to run. Whose place is not free yet lets others pass.
 void Engine::start_due(Bytes need, Lock& lock) {
   const std::shared_ptr<const Script> script = course_.script;
+  const auto first = std::ranges::find_if(course_.due, [&](std::uint32_t gap) { return course_.gone[gap].is_still_away(); });
+  course_.due.erase(course_.due.begin(), first);
+  if (course_.due.empty() || live_ + course_.gone[course_.due.front()].record->size + need > script->budget()) return;
   std::vector<std::uint32_t> due, later;
   due.swap(course_.due);
   bool full = false;
@@ -72,7 +75,7 @@ bool Engine::try_prefetch(Record* record, Lock& lock) {
   if (held != nullptr) arrive(*record, *block);
   else free_block(*block, {});
   if (held == nullptr && record->residence == Residence::arriving) record->residence = Residence::away;
-  changed_.notify_all();
+  changed_.tell();
   if (held != nullptr) {
     lock.unlock();
     owner_.unhold(held);

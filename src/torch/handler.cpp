@@ -22,6 +22,14 @@ using Stack = torch::jit::Stack;
 using Uses = c10::SmallVector<Use, 16>;
 using Ids = c10::SmallVector<StorageId, 16>;
 
+// What the op is, and how large its arguments are: the same in every run.
+OpKey key_of(const OpTraits& traits, std::span<const Use> uses) {
+  constexpr std::uint64_t kSpread = 0x9E3779B97F4A7C15ull;
+  OpKey key{.shape = (traits.key ^ uses.size()) * kSpread, .sized = traits.key};
+  for (const Use& use : uses) key.sized = (key.sized ^ static_cast<std::uint64_t>(use.record->size.count)) * kSpread;
+  return key;
+}
+
 // One operator call from its arguments to its results.
 class Call {
  public:
@@ -55,26 +63,35 @@ class Call {
   // Whose storage is away can be looked at another way all the same: nobody comes home for a detach or a transpose.
   template <class Kernel>
   void run_view(Kernel kernel) {
-    {
-      auto lock = engine_.lock();
-      if (is_followed()) find_uses(), steer(lock);
-      clock_ = engine_.begin_op();
-      whole_before_ = engine_.whole();
-      if (engine_.wants_ops()) begin_ = adapter_.device().now();
-    }
+    const bool ends = engine_.follows_ops() && begin_view();
     started_ = true;
     {
       const FrameGuard frame(op_, uses_, /*replay=*/false);
       const c10::impl::ExcludeDispatchKeyGuard unit{c10::DispatchKeySet(kKey)};
       kernel();
     }
-    if (is_followed()) {
-      auto lock = engine_.lock();
-      find_outputs();
-      if (engine_.wants_ops()) trace();
-      if (engine_.steers()) engine_.steer_after(uses_, {outputs_.data(), outputs_.size()}, lock);
-    }
+    if (ends) end_view();
     sweep();
+  }
+
+  // False: nobody wants to know of its end.
+  [[nodiscard]] bool begin_view() {
+    auto lock = engine_.lock();
+    if (!is_followed()) return false;
+    find_uses();
+    steer(lock);
+    if (!engine_.wants_ops()) return engine_.wants_after();
+    clock_ = engine_.begin_op();
+    whole_before_ = engine_.whole();
+    begin_ = adapter_.device().now();
+    return true;
+  }
+
+  void end_view() {
+    auto lock = engine_.lock();
+    find_outputs();
+    if (engine_.wants_ops()) trace();
+    if (engine_.steers()) engine_.steer_after(uses_, {outputs_.data(), outputs_.size()}, lock);
   }
 
   [[nodiscard]] bool is_mere_view() const {
@@ -85,7 +102,7 @@ class Call {
   [[nodiscard]] bool is_followed() const { return engine_.steers() || engine_.wants_ops(); }
 
   void steer(Lock& lock) {
-    key_ = key_of_call();
+    key_ = key_of(traits_, uses_);
     engine_.steer_before(key_, lock);
   }
 
@@ -114,12 +131,8 @@ class Call {
   void find_uses() {
     const auto arguments = c10::ArrayRef<c10::IValue>(stack_).slice(stack_.size() - traits_.arguments);
     for (const TensorArgument& argument : traits_.tensors) {
-      storages_.clear();
-      add_storages(arguments[argument.position], storages_);
       const bool write = argument.write && (!argument.hidden_write || writes_hidden(traits_, arguments));
-      for (c10::StorageImpl* storage : storages_) {
-        if (Record* record = adapter_.resolve(storage)) uses_.push_back({record, write});
-      }
+      for_each_record(arguments[argument.position], [&](Record* record) { uses_.push_back({record, write}); });
     }
   }
 
@@ -127,14 +140,6 @@ class Call {
     if (traits_.replay == Replay::never || !engine_.wants_recipes() || in_region()) return false;
     // In place: only a storage whose making is known can take one more line.
     return traits_.replay == Replay::fresh || (!uses_.empty() && uses_[0].write && !uses_[0].record->recipes.empty());
-  }
-
-  // What the op is, and how large its arguments are: the same in every run.
-  [[nodiscard]] OpKey key_of_call() const {
-    constexpr std::uint64_t kSpread = 0x9E3779B97F4A7C15ull;
-    OpKey key{.shape = (traits_.key ^ uses_.size()) * kSpread, .sized = traits_.key};
-    for (const Use& use : uses_) key.sized = (key.sized ^ static_cast<std::uint64_t>(use.record->size.count)) * kSpread;
-    return key;
   }
 
   [[nodiscard]] bool measures() const { return engine_.wants_ops() || (recipe_ && !adapter_.options().estimate); }
@@ -233,18 +238,20 @@ class Call {
   }
 
   void find_outputs() {
-    for (const c10::IValue& value : results()) {
-      storages_.clear();
-      add_storages(value, storages_);
-      for (c10::StorageImpl* storage : storages_) {
-        if (Record* record = adapter_.resolve(storage)) outputs_.push_back(record);
-      }
+    for (const c10::IValue& value : results()) for_each_record(value, [&](Record* record) { outputs_.push_back(record); });
+  }
+
+  template <class Visit>
+  void for_each_record(const c10::IValue& value, Visit visit) {
+    storages_.clear();
+    add_storages(value, storages_);
+    for (c10::StorageImpl* storage : storages_) {
+      if (Record* record = adapter_.resolve(storage)) visit(record);
     }
   }
 
   [[nodiscard]] c10::ArrayRef<c10::IValue> results() const {
-    const std::size_t count = op_.schema().returns().size();
-    return c10::ArrayRef<c10::IValue>(stack_).slice(stack_.size() - count);
+    return c10::ArrayRef<c10::IValue>(stack_).slice(stack_.size() - traits_.results);
   }
 
   void keep_recipe() {
@@ -295,7 +302,7 @@ class Call {
 
   // Records born in this op: outputs that are nobody's view and large enough to leave.
   void set_outputs() {
-    std::vector<Record*> born;
+    c10::SmallVector<Record*, 8> born;
     const auto look = [&](const at::Tensor& tensor) {
       Record* record = tensor.defined() && is_plain(tensor) ? adapter_.resolve(tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl()) : nullptr;
       // A side may be small: the recipe forgets it by being its recipe.
@@ -349,23 +356,28 @@ class Call {
 class Attempt {
  public:
   Attempt(Adapter& adapter, const c10::OperatorHandle& op, const OpTraits& traits, const Stack& stack)
-      : adapter_(adapter), traits_(traits), stack_(stack), generator_(traits.random ? save_generator(op, stack, adapter.options().where) : nullptr) {}
-
-  [[nodiscard]] bool may_come_again(bool started) const {
-    const bool writes = std::ranges::any_of(traits_.tensors, &TensorArgument::write);
-    return !started || (!writes && (!traits_.random || generator_ != nullptr));
+      : adapter_(adapter), writes_(std::ranges::any_of(traits.tensors, &TensorArgument::write)), random_(traits.random) {
+    if (writes_) return;
+    arguments_.append(stack.end() - traits.arguments, stack.end());
+    if (random_) generator_ = save_generator(op, stack, adapter.options().where);
   }
 
-  void prepare_again(Stack& stack) {
-    stack = std::move(stack_);
-    if (generator_) (void)generator_->exchange();
+  [[nodiscard]] bool may_come_again(bool started) const { return !started || (!writes_ && (!random_ || generator_ != nullptr)); }
+
+  // `below`: how much of the stack is others'.
+  void prepare_again(Stack& stack, std::size_t below, bool started) {
+    if (started) {
+      stack.resize(below);
+      stack.insert(stack.end(), arguments_.begin(), arguments_.end());
+      if (generator_) (void)generator_->exchange();
+    }
     adapter_.engine().empty_out();
   }
 
  private:
   Adapter& adapter_;
-  const OpTraits& traits_;
-  Stack stack_;  // a failed kernel may have taken its arguments apart
+  const bool writes_, random_;
+  c10::SmallVector<c10::IValue, 12> arguments_;  // a failed kernel may have taken its own apart
   std::unique_ptr<GeneratorState> generator_;
 };
 
@@ -415,13 +427,14 @@ void handle(const OpTraits& traits, const c10::OperatorHandle& op, c10::Dispatch
     const auto kernel = [&] { op.redispatchBoxed(below, &arguments); };
     Call call(*adapter, op, traits, arguments);
     if (!adapter->engine().is_tight()) return call.run(below, kernel);
+    const std::size_t below_arguments = arguments.size() - traits.arguments;
     Attempt attempt(*adapter, op, traits, arguments);
     try {
       return call.run(below, kernel);
     } catch (const InPieces&) {
       if (!attempt.may_come_again(call.started())) throw;
     }
-    attempt.prepare_again(arguments);
+    attempt.prepare_again(arguments, below_arguments, call.started());
     Call(*adapter, op, traits, arguments).run(below, kernel);
   };
   try {
@@ -433,6 +446,23 @@ void handle(const OpTraits& traits, const c10::OperatorHandle& op, c10::Dispatch
 }
 
 }  // namespace
+
+bool pass_view(const OpTraits& traits, const at::Tensor& base) {
+  Adapter* adapter = watching();
+  if (adapter == nullptr) return true;
+  const auto& capturing = adapter->options().capturing;
+  if (!base.defined() || !is_plain(base) || in_region() || adapter->sweep.load(std::memory_order_relaxed) != 0 || (capturing && capturing())) return false;
+  Engine& engine = adapter->engine();
+  if (!engine.follows_ops()) return true;
+  auto lock = engine.lock();
+  if (engine.wants_ops() || engine.next_wants_after()) return false;
+  if (!engine.steers()) return true;
+  c10::StorageImpl* storage = base.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+  Record* record = storage != nullptr ? adapter->resolve(storage) : nullptr;
+  const Use use{record, false};
+  engine.steer_before(key_of(traits, {&use, record != nullptr ? 1U : 0U}), lock);
+  return true;
+}
 
 void OpEntry::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) { handle(traits_, op, keys, stack); }
 

@@ -51,6 +51,9 @@ class PinEntry final : public c10::OperatorKernel {
   c10::SafeKernelFunction kernel_;
 };
 
+// Before a view runs. True: whoever follows the run has been told, and it may run without an entry; false: it needs one.
+[[nodiscard]] bool pass_view(const OpTraits& traits, const at::Tensor& base);
+
 // For operators without an entry of their own.
 void handle_any(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
 

@@ -113,6 +113,7 @@ OpTraits traits_of(const c10::OperatorHandle& op) {
   OpTraits traits;
   traits.key = key_of(name, schema.overload_name());
   traits.arguments = static_cast<std::uint16_t>(schema.arguments().size());
+  traits.results = static_cast<std::uint16_t>(schema.returns().size());
   traits.collective = in_namespace(name, "c10d::") || in_namespace(name, "_c10d_functional::");
   const bool hidden = contains(kHiddenWrites, name);
   for (std::uint16_t at = 0; at < traits.arguments; ++at) {

@@ -23,7 +23,7 @@ enum class Replay : std::uint8_t {
 
 struct OpTraits {
   std::uint64_t key = 0;  // of its name: the same in every process
-  std::uint16_t arguments = 0;
+  std::uint16_t arguments = 0, results = 0;
   std::vector<TensorArgument> tensors;  // positions whose value may hold tensors or storages
   std::int16_t training = -1;  // position of the flag that turns hidden writes on; -1: they always happen
   Replay replay = Replay::never;

@@ -6,27 +6,26 @@ namespace spillway {
 
 namespace {
 
-thread_local int depth = 0;
 thread_local std::vector<Record*> kept;
 
 }  // namespace
 
-bool in_region() { return depth > 0; }
+thread_local int region_depth = 0;
 
 void keep_in_region(Engine& engine, Record* record) {
-  if (depth == 0) return;
+  if (region_depth == 0) return;
   engine.keep(record);
   kept.push_back(record);
 }
 
 void begin_region(Engine& engine) {
-  if (depth++ > 0) return;
+  if (region_depth++ > 0) return;
   const auto lock = engine.lock();
   engine.begin_region();
 }
 
 void end_region(Engine& engine) {
-  if (--depth > 0) return;
+  if (--region_depth > 0) return;
   const auto lock = engine.lock();
   engine.end_region(kept);
   kept.clear();

@@ -7,7 +7,9 @@
 
 namespace spillway {
 
-[[nodiscard]] bool in_region();
+// How many of them this thread is in.
+extern thread_local int region_depth __attribute__((tls_model("initial-exec")));
+[[nodiscard]] inline bool in_region() { return region_depth > 0; }
 // With the lock, inside a region: the record stays resident until the region ends.
 void keep_in_region(Engine& engine, Record* record);
 void begin_region(Engine& engine);

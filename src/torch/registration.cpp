@@ -12,6 +12,7 @@
 
 #include "torch/handler.h"
 #include "torch/key.h"
+#include "torch/views.h"
 
 namespace spillway {
 
@@ -104,7 +105,8 @@ void put_entry(const c10::OperatorHandle& op, bool composite_implicit) {
     auto other = op.getComputedKernelForDispatchKey(DispatchKey::AutogradOther);
     put(op, DispatchKey::AutogradOther, c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<Forward>(std::move(other))));
   }
-  put(op, kKey, c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<OpEntry>(traits_of(op))));
+  auto view = find_view_kernel(op);
+  put(op, kKey, view ? std::move(*view) : c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<OpEntry>(traits_of(op))));
 }
 
 void register_op(const c10::OperatorHandle& op) {

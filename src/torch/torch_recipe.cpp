@@ -99,17 +99,16 @@ class Recorder {
 
  private:
   bool add_tensor(std::uint16_t position, std::int32_t element, const at::Tensor& tensor) {
-    TensorSlot slot{.position = position, .element = element, .facts = {}};
     if (!tensor.defined()) {
       if (element >= 0) return false;
       recipe_.arguments[position] = c10::IValue(at::Tensor());
       return true;
     }
     const bool changed = recipe_.in_place && position == 0;
-    if (!tell(adapter_, tensor, changed, slot.facts)) return false;
-    recipe_.tensors.push_back(std::move(slot));
-    if (element < 0) recipe_.arguments[position] = c10::IValue();
-    return true;
+    TensorSlot& slot = recipe_.tensors.emplace_back();
+    slot.position = position;
+    slot.element = element;
+    return tell(adapter_, tensor, changed, slot.facts);
   }
 
   // Tensor?[] (index): the only other shape an aten argument with tensors has.
