@@ -47,12 +47,12 @@ void size_never_seen(benchmark::State& state) {
   Repertoire repertoire;
   for (const std::int64_t length : {30, 332, 100, 200, 150, 50}) repertoire.observe(recorded(ops, length));
   const Bytes room{ops / 10 * 768 * 332 * 332 * 6 / 10};
-  const auto wanted = repertoire.next_wanted(room);
+  const auto wanted = Repertoire::foresee(*repertoire.next_order());
   Plan plan;
   for (const Gap& gap : find_gaps(*wanted->step)) {
     if (gap.ends == GapEnd::access && gap.end <= wanted->step->op_count() && gap.begin % 2 == 0) plan.gaps.push_back({.gap = gap, .remedy = Remedy::drop});
   }
-  repertoire.keep(std::make_shared<const Script>(*wanted->steps, *wanted->step, plan, room, nullptr, std::vector<OpPlace>{}, /*any_size=*/true));
+  repertoire.keep(std::make_shared<const Script>(*wanted->order.steps, *wanted->step, plan, room, nullptr, std::vector<OpPlace>{}, /*any_size=*/true));
   std::int64_t length = 0, taken = 0;
   for (auto _ : state) {
     state.PauseTiming();

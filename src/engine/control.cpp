@@ -13,6 +13,8 @@ void Engine::end_step(const std::vector<Nanos>& durations) {
   ++step_;
   if (tape_.on()) tape_.end_step(durations);
   forget_old_recipes();
+  returns_.backward = false;
+  returns_.forward.begin(clock_);
   steer_end_step(durations, lock);
   follows_.store(steers() || wants_ops(), std::memory_order_relaxed);
 }

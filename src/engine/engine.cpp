@@ -365,6 +365,7 @@ std::optional<Shortage> Engine::acquire(std::span<const Use> uses, StreamId on, 
     --own_in_flight;
     return why;
   }
+  if (returns_.backward && rebuilding_ == 0) note_backward(uses);
   ++clock_;
   ++stats_.ops;
   std::vector<Arrival> waits;
@@ -465,6 +466,7 @@ Shortage Engine::shortage(Bytes asked) const {
 
 void Engine::before_fork() {
   mutex_.lock();
+  study_.before_fork();
   planner_.before_fork();
   mover_.before_fork();
   arena_.before_fork();
@@ -476,6 +478,7 @@ void Engine::after_fork(bool child) {
   arena_.after_fork();
   mover_.after_fork(child, compute_);
   planner_.after_fork();
+  study_.after_fork();
   if (child) become_child();
   mutex_.unlock();
 }

@@ -31,8 +31,10 @@
 #include "engine/record.h"
 #include "engine/record_table.h"
 #include "engine/repertoire.h"
-#include "engine/step_store.h"
+#include "engine/returns.h"
 #include "engine/step_recorder.h"
+#include "engine/step_store.h"
+#include "engine/study.h"
 #include "engine/tape.h"
 #include "swap/mover.h"
 
@@ -188,6 +190,7 @@ class Engine {
   [[nodiscard]] Bytes peak_in_op() const { return mark_peak_; }
   struct OpBytes { Bytes inputs, outputs, transient; };
   void note_op(const OpBytes& bytes, const std::string& name) {
+    returns_.op = bytes;
     const Bytes needed = cannot_leave_ + bytes.inputs + std::max(bytes.transient, 0_B);
     if (needed > stats_.floor) [[unlikely]] raise_floor(needed, bytes, name);
   }
@@ -221,18 +224,20 @@ class Engine {
 
   // --- plans: with the lock -----------------------------------------------------------------------------------------
   // An op is about to run; `key` tells it from others.
-  void steer_before(OpKey key, Lock& lock);
+  void steer_before(OpKey key, Phase phase, Lock& lock);
   // It has run, and its pins are dropped.
   void steer_after(std::span<const Use> uses, std::span<Record* const> outputs, Lock& lock);
   // Whether steer_after would do anything for the op that steer_before was told of.
   [[nodiscard]] bool wants_after() const {
-    return repertoire_.watches() || (course_.on && course_.next > 0 && !course_.script->leavings(course_.next - 1).empty());
+    return watches_all() || (course_.on && course_.next > 0 && !course_.script->leavings(course_.next - 1).empty());
   }
   // The same, of the op that it will be told of next.
   [[nodiscard]] bool next_wants_after() const {
-    return repertoire_.watches() || (course_.on && course_.next < course_.script->op_count() && !course_.script->leavings(course_.next).empty());
+    return watches_all() || (course_.on && course_.next < course_.script->op_count() && !course_.script->leavings(course_.next).empty());
   }
-  [[nodiscard]] bool steers() const { return course_.on || repertoire_.watches() || opening_.on; }
+  [[nodiscard]] bool steers() const { return course_.on || opening_.on || watches_all(); }
+  // This step has gone by a plan so far.
+  [[nodiscard]] bool is_on_course() const { return course_.on; }
   // Whether every op is to be told by note_step_op, and whether its time on the device matters.
   [[nodiscard]] bool wants_ops() const { return tape_.on() || recorder_.on(); }
   [[nodiscard]] bool wants_times() const { return recorder_.on_planned_step() || retimes_ || (tape_.on() && !course_.on); }
@@ -337,8 +342,14 @@ class Engine {
   void rebuild(Record* record, Lock& lock);
   void arrive(Record& record, const Block& block);
   void settle(Record& record, const Block& block);
+  // Ops are of interest whatever they are: sizes change, or a step goes without a plan while somebody is away (returns.h).
+  [[nodiscard]] bool watches_all() const { return repertoire_.watches() || (!course_.on && plans() && !away_.empty()); }
   [[nodiscard]] bool plans() const { return options_.plans != nullptr && options_.budget.has_value() && !child_; }
   void start_due(Bytes need, Lock& lock);
+  void return_early(Phase phase, Lock& lock);
+  void list_returns();
+  void note_backward(std::span<const Use> uses);
+  void note_forward(std::span<Record* const> outputs);
   [[nodiscard]] bool try_prefetch(Record* record, Lock& lock);
   [[nodiscard]] static Record* find_part(const Leaving& leaving, std::span<const Use> uses, std::span<Record* const> outputs);
   void become_child();
@@ -347,8 +358,13 @@ class Engine {
   // Sizes change from step to step: vary.cpp.
   void watch_op(std::span<const Use> uses, std::span<Record* const> outputs, Lock& lock);
   void join_course(Repertoire::Found found);
-  void end_varying_step(const std::vector<Nanos>& durations);
-  void plan_for_sizes();
+  void end_varying_step(const std::vector<Nanos>& durations, Lock& lock);
+  void do_later(Study::Job job, Lock& lock);
+  void learn(std::shared_ptr<const RecordedSteps> steps, Lock& lock);
+  void remember_later(std::shared_ptr<const RecordedSteps> steps, Lock& lock);
+  void observe_now(const std::shared_ptr<const RecordedSteps>& steps, Lock& lock);
+  void plan_for_sizes(Lock& lock);
+  void choose_size();
   [[nodiscard]] Bytes room_for_plans() const;
   [[nodiscard]] Nanos settled_now(Lock& lock);
   [[nodiscard]] bool is_worth_following(const Prediction& offered) const;
@@ -356,7 +372,7 @@ class Engine {
   void start_planning(bool anew, bool outdated = true);
   // Ops are measured again in a planned step: retime.cpp.
   [[nodiscard]] bool is_time_to_retime();
-  void retime(const std::vector<Nanos>& durations);
+  void retime(const std::vector<Nanos>& durations, Lock& lock);
   void plan_with_more_slack();
   void follow_link();
   void settle_layout(bool followed, Lock& lock);
@@ -366,7 +382,7 @@ class Engine {
   void move_house(Lock& lock);
   [[nodiscard]] Ground ground() const { return {.from = arena_.placed_from(), .limit = arena_.limit(), .alignment = options_.alignment, .granule = options_.granule}; }
   [[nodiscard]] bool recall();
-  void remember(const std::shared_ptr<const RecordedSteps>& steps);
+  void remember(const std::shared_ptr<const RecordedSteps>& steps, Lock& lock);
   void forget_plans();
   void plan_for_budget();
   void before_write(Record* record, Lock& lock);
@@ -450,6 +466,21 @@ class Engine {
   int retimings_ = 0;                    // of what is recorded
   Planner planner_;
   Course course_;
+  // Of a step without a plan: returns.h.
+  struct Coming {
+    Course::Gone who;
+    Nanos start;
+    std::uint64_t last_use = 0;  // in the forward
+  };
+  struct {
+    bool backward = false;
+    ForwardPass forward;
+    std::uint64_t from = 0, at = 0;  // the engine's count when the backward began; the op of the forward it has come to
+    std::int64_t listed = -1;        // evictions when the queue was made
+    std::vector<Coming> queue;
+    std::size_t next = 0;
+    OpBytes op;  // of the newest op
+  } returns_;
   Repertoire repertoire_;
   std::uint64_t op_shape_ = 0;  // of the op that runs
   Opening opening_;
@@ -461,6 +492,9 @@ class Engine {
   int placed_steps_ = 0;  // by the places in use, from the first op to the last
   std::int64_t remaps_ = 0;  // until the step at hand
   std::int64_t slack_ = 0;  // percent of the budget that plans leave free
+  std::vector<Repertoire::Lesson> lessons_;  // not taken in yet
+  bool choosing_ = false;   // the next size to plan for
+  Study study_;             // the last: it ends before what its jobs use
 };
 
 }  // namespace spillway

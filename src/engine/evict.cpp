@@ -174,6 +174,7 @@ bool Engine::let_go(Record& record, Leave leave, std::optional<std::uint32_t> ga
   } else {
     record.residence = Residence::away;
     away_.insert(&record);
+    follows_.store(true, std::memory_order_relaxed);
   }
   return true;
 }

@@ -38,17 +38,25 @@ bool Engine::recall() {
 }
 
 // A few steps that differ in size, or the one that is planned for: by what the first step was without and with sizes.
-void Engine::remember(const std::shared_ptr<const RecordedSteps>& steps) {
+void Engine::remember(const std::shared_ptr<const RecordedSteps>& steps, Lock& lock) {
   const bool varies = repertoire_.varies();
   if (!store_.exists() || known_.size() >= kMostKnown || (!varies && steps->sample)) return;
   known_.push_back(steps);
   if (varies && !std::has_single_bit(known_.size())) return;
+  const StepStore store = store_;
+  const KnownSteps known = varies ? known_ : KnownSteps{steps};
+  const std::uint64_t key = varies ? opening_.shape : opening_.sized;
+  std::string problem;
+  lock.unlock();
   try {
-    store_.save(varies ? opening_.shape : opening_.sized, varies ? known_ : KnownSteps{steps});
+    store.save(key, known);
   } catch (const InputError& error) {
-    stats_.store_problem = error.what();
-    store_ = {};
+    problem = error.what();
   }
+  lock.lock();
+  if (problem.empty()) return;
+  stats_.store_problem = std::move(problem);
+  store_ = {};
 }
 
 }  // namespace spillway

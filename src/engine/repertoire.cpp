@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <ranges>
 #include <utility>
 
 #include "engine/reuse.h"
@@ -30,19 +31,33 @@ double grid_ratio(std::pair<double, double> range) {
 
 // --- learning -------------------------------------------------------------------------------------------------------
 
-void Repertoire::observe(std::shared_ptr<const RecordedSteps> steps) {
+std::optional<Repertoire::Lesson> Repertoire::study(const std::shared_ptr<const RecordedSteps>& steps) {
   const auto whole = find_step(steps->trace, StepRecorder::kStep);
-  if (!whole || whole->ops == 0) return;
-  std::shared_ptr<StepKind> kind = forecast_.observe(Liveness(steps->trace, *whole), steps->shapes);
-  varies_ |= !kind->coordinates().empty();
-  const auto known = std::ranges::find(kinds_, kind, &Kind::forecast);
-  if (known == kinds_.end()) add_kind(std::move(kind), std::move(steps));
+  if (!whole || whole->ops == 0) return std::nullopt;
+  const Liveness step(steps->trace, *whole);
+  const std::lock_guard lock(studying_);
+  return Lesson{.kind = forecast_.observe(step, steps->shapes), .steps = steps};
 }
 
-void Repertoire::add_kind(std::shared_ptr<StepKind> forecast, std::shared_ptr<const RecordedSteps> steps) {
+void Repertoire::take_in(Lesson lesson) {
+  varies_ |= !lesson.kind->coordinates().empty();
+  if (Kind* known = find_kind(*lesson.kind)) known->forecast = std::move(lesson.kind);
+  else add_kind(std::move(lesson));
+}
+
+void Repertoire::observe(const std::shared_ptr<const RecordedSteps>& steps) {
+  if (auto lesson = study(steps)) take_in(std::move(*lesson));
+}
+
+Repertoire::Kind* Repertoire::find_kind(const StepKind& kind) {
+  const auto known = std::ranges::find(kinds_, kind.shape().key, [](const Kind& one) { return one.forecast->shape().key; });
+  return known == kinds_.end() ? nullptr : &*known;
+}
+
+void Repertoire::add_kind(Lesson lesson) {
   if (kinds_.size() == kMostKinds) kinds_.erase(kinds_.begin());
-  const std::vector<const Op*> ops = ops_of(steps->trace, StepRecorder::kStep);
-  Kind kind{.forecast = std::move(forecast), .steps = std::move(steps), .marks = {}, .made = {}, .asked = {}};
+  const std::vector<const Op*> ops = ops_of(lesson.steps->trace, StepRecorder::kStep);
+  Kind kind{.forecast = std::move(lesson.kind), .steps = std::move(lesson.steps), .marks = {}, .made = {}, .asked = {}};
   for (const StepKind::Mark& mark : kind.forecast->marks()) {
     const auto part = find_part(*ops[mark.op], kind.forecast->model().storages()[mark.storage].id);
     kind.marks.push_back(part ? MarkPart{mark.op, part->part, part->nth} : MarkPart{mark.op, Part::input, UINT16_MAX});
@@ -186,49 +201,61 @@ std::optional<Signature> Repertoire::find_hole(Kind& kind) {
   return std::nullopt;
 }
 
-std::optional<Repertoire::Wanted> Repertoire::foresee(std::size_t kind, Made& made, Bytes room) {
-  const auto predicted = kinds_[kind].forecast->predict(made.at);
-  if (!predicted) return std::nullopt;
-  auto step = std::make_shared<Liveness>(kinds_[kind].forecast->model());
-  step->set_figures(predicted->figures);
-  made.peak = live_curve(*step).peak + predicted->margin;
-  if (made.peak <= room) return std::nullopt;
-  under_way_ = kind;
-  under_way_at_ = made.at;
-  return Wanted{.steps = kinds_[kind].steps, .step = std::move(step), .margin = predicted->margin};
+std::optional<Signature> Repertoire::next_size(Kind& kind) {
+  while (!kind.asked.empty()) {
+    Signature at = std::move(kind.asked.back());
+    kind.asked.pop_back();
+    if (at.size() == kind.forecast->coordinates().size()) return at;
+  }
+  return find_hole(kind);
 }
 
-std::optional<Repertoire::Wanted> Repertoire::next_wanted(Bytes room) {
-  for (std::size_t i = kinds_.size(); i-- > 0;) {
-    Kind& kind = kinds_[i];
-    for (;;) {
-      std::optional<Signature> at = kind.asked.empty() ? find_hole(kind) : std::optional(kind.asked.back());
-      if (!kind.asked.empty()) kind.asked.pop_back();
-      if (!at) break;
-      if (at->size() != kind.forecast->coordinates().size()) continue;
-      if (kind.made.size() >= kMostScripts) kind.made.erase(kind.made.begin());
-      kind.made.push_back({.at = std::move(*at), .script = nullptr});
-      if (auto wanted = foresee(i, kind.made.back(), room)) return wanted;
-    }
+std::optional<Repertoire::Order> Repertoire::next_order() {
+  for (Kind& kind : std::views::reverse(kinds_)) {
+    const std::optional<Signature> at = next_size(kind);
+    if (!at) continue;
+    if (kind.made.size() >= kMostScripts) kind.made.erase(kind.made.begin());
+    kind.made.push_back({.at = *at, .script = nullptr});
+    return Order{.kind = kind.forecast, .steps = kind.steps, .at = *at};
   }
-  for (std::size_t i = kinds_.size(); i-- > 0;) {
-    for (Made& made : kinds_[i].made) {
-      if (made.refined || !made.script || made.at.size() != kinds_[i].forecast->coordinates().size()) continue;
+  for (Kind& kind : std::views::reverse(kinds_)) {
+    for (Made& made : kind.made) {
+      if (made.refined || !made.script || made.at.size() != kind.forecast->coordinates().size()) continue;
       made.refined = true;
-      auto wanted = foresee(i, made, room);
-      if (!wanted) continue;
-      wanted->quick = false;
-      return wanted;
+      return Order{.kind = kind.forecast, .steps = kind.steps, .at = made.at, .quick = false};
     }
   }
   return std::nullopt;
 }
 
+std::optional<Repertoire::Wanted> Repertoire::foresee(Order order) {
+  const auto predicted = order.kind->predict(order.at);
+  if (!predicted) return std::nullopt;
+  auto step = std::make_shared<Liveness>(order.kind->model());
+  step->set_figures(predicted->figures);
+  const Bytes peak = live_curve(*step).peak + predicted->margin;
+  return Wanted{.order = std::move(order), .step = std::move(step), .margin = predicted->margin, .peak = peak};
+}
+
+Repertoire::Made* Repertoire::find_ordered(const Order& order) {
+  Kind* kind = find_kind(*order.kind);
+  if (kind == nullptr) return nullptr;
+  const auto found = std::ranges::find(kind->made, order.at, &Made::at);
+  return found == kind->made.end() ? nullptr : &*found;
+}
+
+bool Repertoire::begin_script(const Wanted& wanted, Bytes room) {
+  Made* made = find_ordered(wanted.order);
+  if (made == nullptr) return false;
+  made->peak = wanted.peak;
+  if (wanted.peak <= room) return false;
+  under_way_ = wanted.order;
+  return true;
+}
+
 void Repertoire::keep(std::shared_ptr<const Script> script) {
-  if (under_way_ >= kinds_.size()) return;
-  const auto is_it = [&](const Made& made) { return made.at == under_way_at_; };
-  const auto found = std::ranges::find_if(kinds_[under_way_].made, is_it);
-  if (found != kinds_[under_way_].made.end()) found->script = std::move(script);
+  Made* made = under_way_ ? find_ordered(*under_way_) : nullptr;
+  if (made != nullptr) made->script = std::move(script);
 }
 
 std::size_t Repertoire::script_count() const {

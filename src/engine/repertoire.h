@@ -3,12 +3,14 @@
 // Steps that were recorded teach the forecast. A step begins unknown; as soon as the numbers that make its signature have
 // been seen, the script is taken that was made for the same size or a little more; failing that, for another size whose plan
 // is enough here by the forecast (reuse.h), without what it moves or drops in vain. Where there is none the step is left
-// to the reactive evictor. Either way one is wanted for the next time. Belongs to the engine's lock.
+// to the reactive evictor. Either way one is wanted for the next time. Belongs to the engine's lock, except what takes long:
+// `study` and `foresee` need none.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <vector>
@@ -21,7 +23,16 @@ namespace spillway {
 
 class Repertoire {
  public:
-  void observe(std::shared_ptr<const RecordedSteps> steps);
+  // What a step taught.
+  struct Lesson {
+    std::shared_ptr<const StepKind> kind;
+    std::shared_ptr<const RecordedSteps> steps;
+  };
+  // Without the engine's lock, on any thread. Empty: there is nothing in it.
+  [[nodiscard]] std::optional<Lesson> study(const std::shared_ptr<const RecordedSteps>& steps);
+  void take_in(Lesson lesson);
+  // Both at once.
+  void observe(const std::shared_ptr<const RecordedSteps>& steps);
   // Steps of one kind had different sizes: a single script will not do.
   [[nodiscard]] bool varies() const { return varies_; }
   // Whether one more recorded step would teach something.
@@ -45,17 +56,27 @@ class Repertoire {
   [[nodiscard]] Found find_script(Bytes room);
 
   // --- plans ---------------------------------------------------------------------------------------------------------
-  struct Wanted {
+  // A size to make a script for.
+  struct Order {
+    std::shared_ptr<const StepKind> kind;
     std::shared_ptr<const RecordedSteps> steps;
-    std::shared_ptr<const Liveness> step;  // as foreseen, for the size rounded up
-    Bytes margin;                          // how much more there may be
-    bool quick = true;                     // a first plan; later a better one
+    Signature at;
+    bool quick = true;  // a first plan; later a better one
   };
   [[nodiscard]] bool is_asked() const;
-  // The next size to make a script for: what was asked for and not there, then whatever lies in the range of sizes and has
-  // no room in `room`; when all of those are there, better ones.
-  [[nodiscard]] std::optional<Wanted> next_wanted(Bytes room);
-  // For what next_wanted told last; a better one replaces it.
+  // What was asked for and not there, then whatever lies in the range of sizes; when all of those are there, better ones.
+  [[nodiscard]] std::optional<Order> next_order();
+  struct Wanted {
+    Order order;
+    std::shared_ptr<const Liveness> step;  // as foreseen, for the size rounded up
+    Bytes margin;                          // how much more there may be
+    Bytes peak;                            // of the step, were nobody to leave, with the margin
+  };
+  // Without the engine's lock, on any thread. Empty: it cannot be told.
+  [[nodiscard]] static std::optional<Wanted> foresee(Order order);
+  // False: it needs no script, because all of it has room in `room`, or is no longer wanted.
+  [[nodiscard]] bool begin_script(const Wanted& wanted, Bytes room);
+  // For what begin_script was told last; a better one replaces it.
   void keep(std::shared_ptr<const Script> script);
   [[nodiscard]] std::size_t script_count() const;
   // What was planned holds no longer; what was learnt does.
@@ -74,7 +95,7 @@ class Repertoire {
     bool refined = false;
   };
   struct Kind {
-    std::shared_ptr<StepKind> forecast;
+    std::shared_ptr<const StepKind> forecast;
     std::shared_ptr<const RecordedSteps> steps;  // the first of the kind
     std::vector<MarkPart> marks;
     std::vector<Made> made;
@@ -86,7 +107,9 @@ class Repertoire {
     Sizes sizes;
   };
 
-  void add_kind(std::shared_ptr<StepKind> forecast, std::shared_ptr<const RecordedSteps> steps);
+  void add_kind(Lesson lesson);
+  [[nodiscard]] Kind* find_kind(const StepKind& kind);
+  [[nodiscard]] Made* find_ordered(const Order& order);
   void narrow_down();
   [[nodiscard]] std::optional<Signature> signature_of(const Kind& kind) const;
   [[nodiscard]] static Signature round_up_to_grid(const Kind& kind, const Signature& at);
@@ -95,17 +118,17 @@ class Repertoire {
   [[nodiscard]] static Found find_enough(const Kind& kind, const Liveness& step, Bytes peak, Bytes room);
   void ask(Kind& kind, const Signature& at);
   [[nodiscard]] static std::optional<Signature> find_hole(Kind& kind);
-  [[nodiscard]] std::optional<Wanted> foresee(std::size_t kind, Made& made, Bytes room);
+  [[nodiscard]] static std::optional<Signature> next_size(Kind& kind);
 
-  Forecast forecast_;
+  std::mutex studying_;
+  Forecast forecast_;  // belongs to studying_
   std::vector<Kind> kinds_;
   std::vector<std::size_t> possible_;  // kinds that begin like this step
   std::vector<SeenOp> seen_;
   bool varies_ = false, watching_ = false;
   std::optional<std::size_t> chosen_;  // of this step
   Signature now_;
-  std::size_t under_way_ = 0;          // the kind of what next_wanted told last
-  Signature under_way_at_;
+  std::optional<Order> under_way_;     // what begin_script was told last
 };
 
 }  // namespace spillway

@@ -27,7 +27,7 @@ bool Engine::is_time_to_retime() {
   return retimings_ == 0 || (took && std::abs((*took - planned).count) > planned.count / kFarFromPlan && !std::exchange(course_.judged, true));
 }
 
-void Engine::retime(const std::vector<Nanos>& durations) {
+void Engine::retime(const std::vector<Nanos>& durations, Lock& lock) {
   ++retimings_;
   if (std::ssize(durations) != std::ranges::count(recorded_->timed, true)) return;
   auto steps = std::make_shared<RecordedSteps>(*recorded_);
@@ -40,8 +40,8 @@ void Engine::retime(const std::vector<Nanos>& durations) {
   for (const Nanos time : durations) alone.emplace_back(static_cast<std::int64_t>(static_cast<double>(time.count) * (1 - moved / std::max(all, 2 * moved + 1))));
   set_times(*steps, alone);
   recorded_ = steps;
-  remember(recorded_);
   start_planning(/*anew=*/false, /*outdated=*/false);
+  remember_later(steps, lock);
 }
 
 }  // namespace spillway

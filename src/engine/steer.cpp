@@ -26,10 +26,10 @@ constexpr int kPatience = 50;        // steps without a plan until it is looked 
 
 }  // namespace
 
-void Engine::steer_before(OpKey key, Lock& lock) {
+void Engine::steer_before(OpKey key, Phase phase, Lock& lock) {
   op_shape_ = key.shape;
   if (opening_.on) opening_.add(key);
-  if (!course_.on) return;
+  if (!course_.on) return return_early(phase, lock);
   const Script& script = *course_.script;
   if (!script.is_next(course_.next, key)) {
     course_.on = false;
@@ -86,6 +86,7 @@ bool Engine::try_prefetch(Record* record, Lock& lock) {
 }
 
 void Engine::steer_after(std::span<const Use> uses, std::span<Record* const> outputs, Lock& lock) {
+  if (!course_.on && !returns_.backward) note_forward(outputs);
   if (repertoire_.watches()) return watch_op(uses, outputs, lock);
   if (!course_.on || course_.next == 0) return;
   const auto leavings = course_.script->leavings(course_.next - 1);
@@ -138,7 +139,7 @@ void Engine::steer_end_step(const std::vector<Nanos>& durations, Lock& lock) {
     start_planning(/*anew=*/true);
     planner_.wait_for_first(kMostWait);
   }
-  if (repertoire_.varies()) return end_varying_step(durations);
+  if (repertoire_.varies()) return end_varying_step(durations, lock);
   if (course_.script) {
     const bool followed = course_.on && course_.next == course_.script->op_count();
     course_.missed = followed ? 0 : course_.missed + 1;
@@ -146,15 +147,14 @@ void Engine::steer_end_step(const std::vector<Nanos>& durations, Lock& lock) {
     stats_.surprises += course_.surprises;
     settle_layout(followed, lock);
     course_.stride.note_step(followed && course_.surprises == 0, [&] { return settled_now(lock); });
-    if (measured && followed && course_.surprises == 0) retime(durations);
+    if (measured && followed && course_.surprises == 0) retime(durations, lock);
     if (course_.missed >= kMostMissed) course_.set(nullptr);
   }
   if (recorder_.on_planned_step() && !course_.script) recorded_time_ = settled_now(lock) - recorded_from_;
   if (recorder_.end_step()) {
     auto steps = std::make_shared<const RecordedSteps>(recorder_.take(durations));
-    repertoire_.observe(steps);
-    remember(steps);
-    if (repertoire_.varies()) return end_varying_step({});
+    observe_now(steps, lock);
+    if (repertoire_.varies()) return end_varying_step({}, lock);
     if (!steps->sample) {
       recorded_ = std::move(steps);
       slack_ = kFirstSlack;

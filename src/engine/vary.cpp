@@ -49,7 +49,7 @@ void Engine::join_course(Repertoire::Found found) {
   }
 }
 
-void Engine::end_varying_step(const std::vector<Nanos>& durations) {
+void Engine::end_varying_step(const std::vector<Nanos>& durations, Lock& lock) {
   const Nanos begin = device_.now();
   if (course_.script) {
     const bool followed = course_.on && course_.next == course_.script->op_count();
@@ -57,13 +57,10 @@ void Engine::end_varying_step(const std::vector<Nanos>& durations) {
     stats_.surprises += course_.surprises;
   }
   ++stats_.varying_steps;
-  if (recorder_.end_step()) {
-    const auto steps = std::make_shared<const RecordedSteps>(recorder_.take(durations));
-    repertoire_.observe(steps);
-    remember(steps);
-  }
+  if (recorder_.end_step()) learn(std::make_shared<const RecordedSteps>(recorder_.take(durations)), lock);
+  for (Repertoire::Lesson& lesson : std::exchange(lessons_, {})) repertoire_.take_in(std::move(lesson));  // between steps
   if (!recorder_.on() && repertoire_.wants_samples()) begin_recording(/*sample=*/true);
-  plan_for_sizes();
+  plan_for_sizes(lock);
   course_.set(nullptr);
   course_.begin_step();
   layout_.use(nullptr);
@@ -74,7 +71,39 @@ void Engine::end_varying_step(const std::vector<Nanos>& durations) {
 
 Bytes Engine::room_for_plans() const { return arena_.limit() * (kSlackParts - kSlack) / kSlackParts; }
 
-void Engine::plan_for_sizes() {
+// The training thread hands over what takes long; what comes of it is there some steps later.
+void Engine::do_later(Study::Job job, Lock& lock) {
+  if (!options_.plans_at_once) return study_.hand_over(std::move(job));
+  lock.unlock();
+  job();
+  lock.lock();
+}
+
+void Engine::learn(std::shared_ptr<const RecordedSteps> steps, Lock& lock) {
+  do_later([this, steps = std::move(steps)] {
+    auto lesson = repertoire_.study(steps);
+    Lock lock(mutex_);
+    if (lesson) lessons_.push_back(std::move(*lesson));
+    remember(steps, lock);
+  }, lock);
+}
+
+void Engine::remember_later(std::shared_ptr<const RecordedSteps> steps, Lock& lock) {
+  do_later([this, steps = std::move(steps)] {
+    Lock lock(mutex_);
+    remember(steps, lock);
+  }, lock);
+}
+
+// Whether sizes change must be known before the next step begins.
+void Engine::observe_now(const std::shared_ptr<const RecordedSteps>& steps, Lock& lock) {
+  const Nanos begin = device_.now();
+  repertoire_.observe(steps);
+  remember(steps, lock);
+  stats_.planning += device_.now() - begin;
+}
+
+void Engine::plan_for_sizes(Lock& lock) {
   if (recorded_) {  // what is under way is for one size
     planner_.cancel();
     recorded_.reset();
@@ -82,14 +111,28 @@ void Engine::plan_for_sizes() {
   auto script = planner_.take();
   const bool told = script != nullptr;
   if (told) repertoire_.keep(std::move(script));
-  if (planner_.busy() && !(told && repertoire_.is_asked())) return;
-  const auto wanted = repertoire_.next_wanted(room_for_plans());
-  if (!wanted) return;
-  const Bytes budget = room_for_plans() - wanted->margin;
-  planner_.start({.steps = wanted->steps, .foreseen = wanted->step, .costs = options_.costs, .budget = std::max(budget, 0_B), .ground = {},
-                  .policy = options_.plans, .rounds = kRounds, .quick = wanted->quick, .anew = true, .at_once = options_.plans_at_once});
-  if (!options_.plans_at_once) return;
-  if (auto made = planner_.take()) repertoire_.keep(std::move(made));
+  if (choosing_ || (planner_.busy() && !(told && repertoire_.is_asked()))) return;
+  choosing_ = true;
+  do_later([this] { choose_size(); }, lock);
+}
+
+// The next size to plan for that has no room as it is, if there is one.
+void Engine::choose_size() {
+  Lock lock(mutex_);
+  while (auto order = plans() ? repertoire_.next_order() : std::nullopt) {
+    lock.unlock();
+    const auto wanted = Repertoire::foresee(std::move(*order));
+    lock.lock();
+    const Bytes room = room_for_plans();
+    if (auto made = planner_.take()) repertoire_.keep(std::move(made));
+    if (!wanted || !plans() || !repertoire_.begin_script(*wanted, room)) continue;
+    planner_.start({.steps = wanted->order.steps, .foreseen = wanted->step, .costs = options_.costs, .budget = std::max(room - wanted->margin, 0_B),
+                    .ground = {}, .policy = options_.plans, .rounds = kRounds, .quick = wanted->order.quick, .anew = true,
+                    .at_once = options_.plans_at_once});
+    if (auto made = planner_.take()) repertoire_.keep(std::move(made));  // done at once
+    break;
+  }
+  choosing_ = false;
 }
 
 }  // namespace spillway

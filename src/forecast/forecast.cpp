@@ -12,7 +12,7 @@ constexpr double kMostBeyond = 1.0;   // twice the largest seen, half the smalle
 
 }  // namespace
 
-StepKind::StepKind(const Liveness& step, StepShape shape) : model_(step), shape_(std::move(shape)), paces_(step.op_count()) {
+StepKind::StepKind(const Liveness& step, StepShape shape) : model_(std::make_shared<const Liveness>(step)), shape_(std::move(shape)), paces_(step.op_count()) {
   for (std::uint32_t number = 0; number < shape_.storages.size(); ++number) {
     const StoragePlace storage = shape_.storages[number];
     const OpPlace op = step.accesses_of(storage)[0].op;
@@ -29,7 +29,7 @@ std::vector<std::int64_t> StepKind::values_of(const Liveness& step, const StepSh
   for (const StoragePlace storage : shape.storages) values.push_back(step.storages()[storage].size.count);
   for (const LiveOp& op : step.ops()) values.push_back(op.transient.count), values.push_back(op.workspace.count);
   const bool same = shape.taking_ops == shape_.taking_ops;
-  const Liveness& told = same ? step : model_;
+  const Liveness& told = same ? step : *model_;
   for (const StoragePlace storage : same ? shape.takings : shape_.takings) values.push_back(told.storages()[storage].size.count);
   return values;
 }
@@ -64,11 +64,11 @@ std::optional<StepKind::Prediction> StepKind::predict(std::span<const double> si
   const Columns::Prediction found = columns_.predict(signature);
   Prediction told;
   StepFigures& figures = told.figures;
-  figures.sizes.reserve(model_.storage_count());
-  for (const LiveStorage& storage : model_.storages()) figures.sizes.push_back(storage.size);
+  figures.sizes.reserve(model_->storage_count());
+  for (const LiveStorage& storage : model_->storages()) figures.sizes.push_back(storage.size);
   std::size_t at = 0;
   for (const StoragePlace storage : shape_.storages) figures.sizes[storage] = {found.values[at++]};
-  figures.ops.resize(model_.op_count());
+  figures.ops.resize(model_->op_count());
   for (StepFigures::OpFigures& op : figures.ops) op.transient = {found.values[at++]}, op.workspace = {found.values[at++]};
   for (const StoragePlace storage : shape_.takings) figures.sizes[storage] = {found.values[at++]};
   set_times(figures);
@@ -77,9 +77,9 @@ std::optional<StepKind::Prediction> StepKind::predict(std::span<const double> si
 }
 
 void StepKind::set_times(StepFigures& figures) const {
-  for (OpPlace op = 0; op < model_.op_count(); ++op) {
+  for (OpPlace op = 0; op < model_->op_count(); ++op) {
     double touched = 0;
-    for (const Access& access : model_.accesses_at(op)) touched += static_cast<double>(figures.sizes[access.storage].count);
+    for (const Access& access : model_->accesses_at(op)) touched += static_cast<double>(figures.sizes[access.storage].count);
     figures.ops[op].duration = {static_cast<std::int64_t>(paces_[op].predict(touched))};
   }
 }
@@ -87,31 +87,29 @@ void StepKind::set_times(StepFigures& figures) const {
 // The most that all storages there and the op's own needs may be wrong by together.
 Bytes StepKind::margin_of(std::span<const std::int64_t> errors) const {
   if (errors.empty()) return 0_B;
-  std::vector<std::int64_t> change(model_.op_count() + 1);
+  std::vector<std::int64_t> change(model_->op_count() + 1);
   std::size_t at = 0;
   for (const StoragePlace place : shape_.storages) {
-    const LiveStorage& storage = model_.storages()[place];
+    const LiveStorage& storage = model_->storages()[place];
     change[storage.birth] += errors[at];
     change[storage.death] -= errors[at++];
   }
   std::int64_t live = 0, most = 0;
-  for (OpPlace op = 0; op < model_.op_count(); ++op, at += 2) {
+  for (OpPlace op = 0; op < model_->op_count(); ++op, at += 2) {
     live += change[op];
     most = std::max(most, live + errors[at]);
   }
   return {most};
 }
 
-std::shared_ptr<StepKind> Forecast::observe(const Liveness& step, std::span<const std::uint64_t> keys) {
+std::shared_ptr<const StepKind> Forecast::observe(const Liveness& step, std::span<const std::uint64_t> keys) {
   StepShape shape = shape_of(step, keys);
-  auto known = std::ranges::find(kinds_, shape.key, [](const auto& kind) { return kind->shape().key; });
-  if (known == kinds_.end()) {
-    if (kinds_.size() == kMostKinds) kinds_.erase(kinds_.begin());
-    kinds_.push_back(std::make_shared<StepKind>(step, shape));
-    known = kinds_.end() - 1;
-  }
-  (*known)->observe(step, shape);
-  return *known;
+  const auto known = std::ranges::find(kinds_, shape.key, [](const auto& kind) { return kind->shape().key; });
+  auto kind = known == kinds_.end() ? std::make_shared<StepKind>(step, shape) : std::make_shared<StepKind>(**known);
+  kind->observe(step, shape);
+  if (known != kinds_.end()) return *known = std::move(kind);
+  if (kinds_.size() == kMostKinds) kinds_.erase(kinds_.begin());
+  return kinds_.emplace_back(std::move(kind));
 }
 
 const StepKind* Forecast::find(std::uint64_t shape) const {

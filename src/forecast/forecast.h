@@ -49,7 +49,7 @@ class StepKind {
   // Empty: too far from all that was seen, or one step only was, which does not tell what varies.
   [[nodiscard]] std::optional<Prediction> predict(std::span<const double> signature) const;
   // The first step of this kind: what all others are like, but for the figures.
-  [[nodiscard]] const Liveness& model() const { return model_; }
+  [[nodiscard]] const Liveness& model() const { return *model_; }
   [[nodiscard]] const StepShape& shape() const { return shape_; }
 
  private:
@@ -58,7 +58,7 @@ class StepKind {
   void set_times(StepFigures& figures) const;
   [[nodiscard]] Bytes margin_of(std::span<const std::int64_t> errors) const;
 
-  Liveness model_;
+  std::shared_ptr<const Liveness> model_;
   StepShape shape_;
   std::vector<std::uint32_t> marks_at_;  // by mark: its storage's number in the shape
   std::vector<Mark> marks_;
@@ -68,8 +68,9 @@ class StepKind {
 
 class Forecast {
  public:
-  // `keys`: by op, what it is.
-  std::shared_ptr<StepKind> observe(const Liveness& step, std::span<const std::uint64_t> keys);
+  // `keys`: by op, what it is. What is told is a kind of its own, which later steps leave as it is: another thread may
+  // predict by it.
+  std::shared_ptr<const StepKind> observe(const Liveness& step, std::span<const std::uint64_t> keys);
   [[nodiscard]] const StepKind* find(std::uint64_t shape) const;
   [[nodiscard]] std::size_t kinds() const { return kinds_.size(); }
 
@@ -77,7 +78,7 @@ class Forecast {
   // Shapes that never come again must not fill the memory: the oldest goes.
   static constexpr std::size_t kMostKinds = 64;
 
-  std::vector<std::shared_ptr<StepKind>> kinds_;  // in the order of their first steps
+  std::vector<std::shared_ptr<const StepKind>> kinds_;  // in the order of their first steps
 };
 
 }  // namespace spillway

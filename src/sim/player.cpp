@@ -127,7 +127,7 @@ Player::Tried Player::try_play(const ScoreOp& op) {
   meter_.mark(Spent::host);
   if (op.view) return look(op, uses);
   auto lock = engine_.lock();
-  if (engine_.steers() || engine_.wants_ops()) engine_.steer_before({op.key, op.key}, lock);
+  if (engine_.steers() || engine_.wants_ops()) engine_.steer_before({op.key, op.key}, op.phase, lock);
   try {
     if (const auto why = engine_.acquire(uses, compute_, lock)) {
       last_shortage_ = *why;
@@ -155,7 +155,7 @@ Player::Tried Player::try_play(const ScoreOp& op) {
 
 Player::Tried Player::look(const ScoreOp& op, std::span<const Use> uses) {
   auto lock = engine_.lock();
-  if (engine_.steers() || engine_.wants_ops()) engine_.steer_before({op.key, op.key}, lock);
+  if (engine_.steers() || engine_.wants_ops()) engine_.steer_before({op.key, op.key}, op.phase, lock);
   op_clock_ = engine_.begin_op();
   device_.compute(compute_, op.duration);
   meter_.mark(Spent::kernels, op.duration);
@@ -234,7 +234,7 @@ void Player::note_floor(const ScoreOp& op, std::span<const Use> uses, Bytes befo
 
 void Player::measure(const ScoreOp& op) {
   if (slow_clock_ == 0 || !engine_.wants_times()) return;
-  measured_.emplace_back(static_cast<std::int64_t>(static_cast<double>(op.duration.count) * (engine_.steers() ? 1 : slow_clock_)));
+  measured_.emplace_back(static_cast<std::int64_t>(static_cast<double>(op.duration.count) * (engine_.is_on_course() ? 1 : slow_clock_)));
 }
 
 // As long as the card takes for it; the host's own time is of no use to anybody.

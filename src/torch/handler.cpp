@@ -103,7 +103,7 @@ class Call {
 
   void steer(Lock& lock) {
     key_ = key_of(traits_, uses_);
-    engine_.steer_before(key_, lock);
+    engine_.steer_before(key_, current_phase(), lock);
   }
 
   void enter(c10::DispatchKeySet keys) {
@@ -460,7 +460,7 @@ bool pass_view(const OpTraits& traits, const at::Tensor& base) {
   c10::StorageImpl* storage = base.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
   Record* record = storage != nullptr ? adapter->resolve(storage) : nullptr;
   const Use use{record, false};
-  engine.steer_before(key_of(traits, {&use, record != nullptr ? 1U : 0U}), lock);
+  engine.steer_before(key_of(traits, {&use, record != nullptr ? 1U : 0U}), current_phase(), lock);
   return true;
 }
 

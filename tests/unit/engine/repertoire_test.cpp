@@ -31,8 +31,17 @@ std::shared_ptr<const RecordedSteps> recorded(std::int64_t length) {
   return std::make_shared<const RecordedSteps>(std::move(steps));
 }
 
+// As the engine goes about it.
+std::optional<Repertoire::Wanted> next_wanted(Repertoire& repertoire, Bytes room) {
+  while (auto order = repertoire.next_order()) {
+    auto wanted = Repertoire::foresee(std::move(*order));
+    if (wanted && repertoire.begin_script(*wanted, room)) return wanted;
+  }
+  return std::nullopt;
+}
+
 std::shared_ptr<const Script> script_for(const Repertoire::Wanted& wanted) {
-  return std::make_shared<const Script>(*wanted.steps, *wanted.step, Plan{}, 1_GiB, nullptr, std::vector<OpPlace>{}, /*any_size=*/true);
+  return std::make_shared<const Script>(*wanted.order.steps, *wanted.step, Plan{}, 1_GiB, nullptr, std::vector<OpPlace>{}, /*any_size=*/true);
 }
 
 // Until it watches no longer: the first op shows the length.
@@ -62,7 +71,7 @@ TEST(Repertoire, WhatWasAskedForIsThereTheNextTime) {
 
   EXPECT_EQ(find(repertoire, 170), nullptr);
   EXPECT_TRUE(repertoire.is_asked());
-  const auto wanted = repertoire.next_wanted(kNoRoom);
+  const auto wanted = next_wanted(repertoire, kNoRoom);
   ASSERT_TRUE(wanted);
   repertoire.keep(script_for(*wanted));
 
@@ -76,7 +85,7 @@ TEST(Repertoire, APlanIsMadeForNoLessThanTheStepNeeds) {
   for (const int length : {100, 200, 150}) repertoire.observe(recorded(length));
   (void)find(repertoire, 170);
 
-  const auto wanted = repertoire.next_wanted(kNoRoom);
+  const auto wanted = next_wanted(repertoire, kNoRoom);
 
   ASSERT_TRUE(wanted);
   const auto real = recorded(170), larger = recorded(190);
@@ -85,13 +94,41 @@ TEST(Repertoire, APlanIsMadeForNoLessThanTheStepNeeds) {
   EXPECT_LE(live_curve(*wanted->step).peak, peak(*larger));
 }
 
+TEST(Repertoire, WhatIsNoLongerWantedIsNotBegun) {
+  Repertoire repertoire;
+  for (const int length : {100, 200, 150}) repertoire.observe(recorded(length));
+  const auto wanted = Repertoire::foresee(*repertoire.next_order());
+  ASSERT_TRUE(wanted);
+
+  repertoire.forget_scripts();
+
+  EXPECT_FALSE(repertoire.begin_script(*wanted, kNoRoom));
+}
+
+// A kind that was told is another thread's to read while the next step is studied.
+TEST(Repertoire, ALessonChangesNothingUntilItIsTakenIn) {
+  Repertoire repertoire;
+  for (const int length : {100, 200}) repertoire.observe(recorded(length));
+  const auto before = Repertoire::foresee(*repertoire.next_order());
+  ASSERT_TRUE(before);
+  const auto samples = before->order.kind->observed();
+
+  auto lesson = repertoire.study(recorded(300));
+
+  ASSERT_TRUE(lesson);
+  EXPECT_EQ(before->order.kind->observed(), samples);
+  EXPECT_EQ(lesson->kind->observed(), samples + 1);
+  repertoire.take_in(std::move(*lesson));
+  EXPECT_EQ(repertoire.next_order()->kind->observed(), samples + 1);
+}
+
 TEST(Repertoire, FillsTheRangeOfSizesByItself) {
   Repertoire repertoire;
   for (const int length : {100, 200, 150}) repertoire.observe(recorded(length));
 
   int made = 0;
-  while (const auto wanted = repertoire.next_wanted(kNoRoom)) {
-    if (!wanted->quick) break;
+  while (const auto wanted = next_wanted(repertoire, kNoRoom)) {
+    if (!wanted->order.quick) break;
     repertoire.keep(script_for(*wanted));
     ASSERT_LT(++made, 40);
   }
@@ -108,7 +145,7 @@ TEST(Repertoire, AStepThatFitsNeedsNoScript) {
 
   EXPECT_TRUE(repertoire.find_script(1_GiB).fits);
   EXPECT_FALSE(repertoire.is_asked());
-  EXPECT_FALSE(repertoire.next_wanted(1_GiB));
+  EXPECT_FALSE(next_wanted(repertoire, 1_GiB));
 }
 
 TEST(Repertoire, PlansAreMadeBetterWhenAllAreThere) {
@@ -116,8 +153,8 @@ TEST(Repertoire, PlansAreMadeBetterWhenAllAreThere) {
   for (const int length : {100, 200, 150}) repertoire.observe(recorded(length));
 
   int quick = 0, better = 0;
-  while (const auto wanted = repertoire.next_wanted(kNoRoom)) {
-    ++(wanted->quick ? quick : better);
+  while (const auto wanted = next_wanted(repertoire, kNoRoom)) {
+    ++(wanted->order.quick ? quick : better);
     repertoire.keep(script_for(*wanted));
     ASSERT_LT(quick + better, 80);
   }
@@ -149,14 +186,14 @@ std::shared_ptr<const RecordedSteps> with_a_gap(std::int64_t length) {
 TEST(Repertoire, APlanForALargerSizeIsTakenWhereThereIsNoOther) {
   Repertoire repertoire;
   for (const int length : {100, 200, 150}) repertoire.observe(with_a_gap(length));
-  const auto wanted = repertoire.next_wanted(kNoRoom);  // the largest
+  const auto wanted = next_wanted(repertoire, kNoRoom);  // the largest
   ASSERT_TRUE(wanted);
   Plan plan;
   for (const Gap& gap : find_gaps(*wanted->step)) {
     if (gap.ends == GapEnd::access && wanted->step->storages()[gap.storage].size > 100_KiB) plan.gaps.push_back({.gap = gap, .remedy = Remedy::drop});
   }
   ASSERT_EQ(plan.gaps.size(), 1u);
-  repertoire.keep(std::make_shared<const Script>(*wanted->steps, *wanted->step, plan, 1_GiB, nullptr, std::vector<OpPlace>{}, /*any_size=*/true));
+  repertoire.keep(std::make_shared<const Script>(*wanted->order.steps, *wanted->step, plan, 1_GiB, nullptr, std::vector<OpPlace>{}, /*any_size=*/true));
 
   const auto found_for = [&](std::int64_t length, Bytes room) {
     repertoire.begin_step();
@@ -187,13 +224,13 @@ TEST(Repertoire, AnUnknownBeginningHasNoScript) {
 TEST(Repertoire, KeepsWhatItLearntWhenPlansAreForgotten) {
   Repertoire repertoire;
   for (const int length : {100, 200, 150}) repertoire.observe(recorded(length));
-  repertoire.keep(script_for(*repertoire.next_wanted(kNoRoom)));
+  repertoire.keep(script_for(*next_wanted(repertoire, kNoRoom)));
 
   repertoire.forget_scripts();
 
   EXPECT_EQ(repertoire.script_count(), 0u);
   EXPECT_TRUE(repertoire.varies());
-  EXPECT_TRUE(repertoire.next_wanted(kNoRoom));
+  EXPECT_TRUE(next_wanted(repertoire, kNoRoom));
 }
 
 }  // namespace

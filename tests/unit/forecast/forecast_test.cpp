@@ -108,7 +108,7 @@ TEST(StepKind, KnowsItsSignatureEarly) {
   Model model;
   for (const int length : {64, 128, 96}) model.step(4, length);
   Forecast forecast;
-  std::shared_ptr<StepKind> kind;
+  std::shared_ptr<const StepKind> kind;
   for (const WholeStep& whole : find_whole_steps(model.trace())) {
     const Liveness step(model.trace(), whole);
     kind = forecast.observe(step, name_keys(model.trace(), step));

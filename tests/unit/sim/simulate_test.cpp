@@ -96,6 +96,21 @@ TEST_P(Simulate, TheTimesOfAStepAddUp) {
 
 INSTANTIATE_TEST_SUITE_P(Traces, Simulate, ::testing::Values("resnet50_b256", "vgg16_b128"));
 
+// From the forward just seen the backward is foretold, so whoever is away is on its way before it is wanted.
+TEST(FirstSteps, AreNoSlowerThanReactionAloneAndWaitLessForTheLink) {
+  const auto first_step = [](const char* name, const char* policy) {
+    const Trace trace = recorded(name);
+    const Bytes peak = live_curve(Liveness(trace, *find_steady_step(trace))).peak;
+    const SimResult result = simulate(trace, {.card = quick_card(), .budget = peak * 45 / 100, .policy = policy, .steps = 1});
+    EXPECT_EQ(result.stats.violations, 0) << name;
+    return result.steps.at(0);
+  };
+  for (const char* name : {"gpt2m_16x1024", "vgg16_b128", "resnet50_b256"}) {
+    EXPECT_LE(first_step(name, "hybrid").time, first_step(name, "dtr").time) << name;
+  }
+  EXPECT_LT(first_step("gpt2m_16x1024", "hybrid").fetch, first_step("gpt2m_16x1024", "dtr").fetch / 4);
+}
+
 // x is read by the first op and by the last, y only in the middle; 10 MiB each, and both do not fit beside z.
 Trace two_uses() {
   StepMaker maker;
