@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from spillway import alloc_conf, already, card, hooks, kept_steps, native, roles, spill
+from spillway import alloc_conf, already, card, hooks, kept_steps, native, rates, roles, spill
 from spillway.amounts import card_bytes, parse_bytes, ram_bytes, to_text
 from spillway.steps import StepWatcher
 
@@ -107,6 +107,9 @@ def enable(
     _refuse_below_what_is_there(options)
     if "cache_dir" in options:
         options["cache_writer"] = kept_steps.writer(options["device"])  # here, because asking a card for its name initialises CUDA
+        if options["device"] != "cpu" and _last_stats is None:  # the first enable() of a process settles what ops are thought to take
+            found = rates.find_rates(options["cache_dir"], options["cache_writer"], lambda: rates.measure_card(options["device"]))
+            options |= {"rates": found} if found else {}
     library.enable(options)
     job = _Job(library, options)
     try:

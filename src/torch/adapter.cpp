@@ -68,7 +68,14 @@ void Adapter::waited_for_memory() {
   if (options_.clock) options_.clock->restart();
 }
 
-void Adapter::end_step() { engine_.end_step(options_.clock ? options_.clock->read() : std::vector<Nanos>{}); }
+void Adapter::end_step() {
+  const std::vector<Nanos> durations = options_.clock ? options_.clock->read() : std::vector<Nanos>{};
+  if (options_.roofline) {
+    const auto lock = engine_.lock();
+    options_.roofline->correct(durations);
+  }
+  engine_.end_step(durations);
+}
 
 void* Adapter::weak(Record& record) {
   c10::raw::weak_intrusive_ptr::incref(storage_of(record));

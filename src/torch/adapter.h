@@ -20,13 +20,12 @@
 #include "engine/engine.h"
 #include "torch/no_access.h"
 #include "torch/op_clock.h"
+#include "torch/roofline.h"
 
 namespace spillway {
 
 void delete_block(void* data);
 void delete_sentinel(void* record);
-
-class TorchRecipe;
 
 struct AdapterOptions {
   c10::Device where = c10::Device(c10::kCPU);
@@ -34,7 +33,7 @@ struct AdapterOptions {
   std::unique_ptr<NoAccess> slices;                  // one for each storage that is away
   std::function<StreamId()> current_stream;          // of the calling thread
   std::function<void(void*)> free_foreign;           // memory with our deleter that is not the engine's
-  std::function<Nanos(const TorchRecipe&, Bytes made)> estimate;  // an operator's time on the device; none: measured
+  std::unique_ptr<Roofline> roofline;                // what operators take on the device; none: measured as they run
   std::function<bool()> capturing;                   // the calling thread's work goes into a graph: addresses are kept
   std::unique_ptr<OpClock> clock;                    // of the device; none: the host's clock is its clock
   std::string allocator = "spillway";                // who places the device's memory, in the user's word

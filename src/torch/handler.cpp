@@ -142,7 +142,7 @@ class Call {
     return traits_.replay == Replay::fresh || (!uses_.empty() && uses_[0].write && !uses_[0].record->recipes.empty());
   }
 
-  [[nodiscard]] bool measures() const { return engine_.wants_ops() || (recipe_ && !adapter_.options().estimate); }
+  [[nodiscard]] bool measures() const { return engine_.wants_ops() || (recipe_ && !adapter_.options().roofline); }
 
   // Whoever has the address of an ingredient may change its bytes unseen: nothing can be rebuilt from those.
   void note_epochs() {
@@ -170,6 +170,7 @@ class Call {
       find_outputs();
       if (recipe_ && traits_.lean) find_lean();
       if (recipe_ && recipe_->in_place) find_ride();
+      if (timed_ && adapter_.options().roofline) adapter_.options().roofline->expect(recipe_.get(), engine_.whole() - whole_before_);
       if (engine_.wants_ops()) trace();
       keep_recipe();
       hold_what_leaves_sight();
@@ -272,8 +273,8 @@ class Call {
   }
 
   [[nodiscard]] Nanos time_taken(Bytes made) const {
-    const auto& estimate = adapter_.options().estimate;
-    return estimate ? estimate(*recipe_, made) : adapter_.device().now() - begin_;
+    const auto& roofline = adapter_.options().roofline;
+    return roofline ? roofline->estimate(*recipe_, made) : adapter_.device().now() - begin_;
   }
 
   // Whether a rule knows a cheaper way to the first result, and what it would read beside the op's arguments.
@@ -287,17 +288,19 @@ class Call {
     if (recipe_->results[0].record->size < engine_.options().smallest) return;
     recipe_->lean = find_lean_rule(*recipe_, adapter_.options().where.type());
     if (recipe_->lean == nullptr) return;
-    recipe_->lean_time = adapter_.options().estimate ? time_taken(bytes) : time_taken({}) * recipe_->lean->percent / 100;
+    const auto& roofline = adapter_.options().roofline;
+    recipe_->lean_time = roofline ? roofline->estimate_pass(*recipe_, bytes) : time_taken({}) * recipe_->lean->percent / 100;
     for (std::uint16_t at = 1; at < recipe_->results.size(); ++at) recipe_->sides.push_back({at, recipe_->results[at].record->epoch});
   }
 
   // In one pass with what made the storage: only what it reads beside it costs.
   void find_ride() {
-    recipe_->rides = adapter_.options().estimate && rides_along(uses_[0].record->recipes, *recipe_);
+    const auto& roofline = adapter_.options().roofline;
+    recipe_->rides = roofline && rides_along(uses_[0].record->recipes, *recipe_);
     if (!recipe_->rides) return;
     Bytes read;
     for (const Ingredient& ingredient : recipe_->ingredients) read += ingredient.record->size;
-    recipe_->lean_time = time_taken(read) - time_taken(0_B) + 1_ns;
+    recipe_->lean_time = roofline->estimate_pass(*recipe_, read) - roofline->estimate_pass(*recipe_, 0_B) + 1_ns;
   }
 
   // Records born in this op: outputs that are nobody's view and large enough to leave.

@@ -98,6 +98,16 @@ std::unique_ptr<Adapter> start_on_cpu(const nlohmann::json& options) {
   return std::make_unique<Adapter>(std::move(device), caller, engine, std::move(adapter));
 }
 
+[[maybe_unused]] Rates rates_of(const nlohmann::json& options) {
+  Rates rates;
+  const auto found = options.find("rates");
+  if (found == options.end()) return rates;
+  rates.bytes_per_nano = found->value("bytes_per_nano", rates.bytes_per_nano);
+  rates.half_flops_per_nano = found->value("half_flops_per_nano", rates.half_flops_per_nano);
+  rates.single_flops_per_nano = found->value("single_flops_per_nano", rates.single_flops_per_nano);
+  return rates;
+}
+
 // "cuda" or "cuda:N".
 std::optional<int> card_of(const std::string& device) {
   if (device.rfind("cuda", 0) != 0) return std::nullopt;
@@ -111,6 +121,7 @@ void start_on_card(int card, const nlohmann::json& options) {
   start_on_cuda(engine_options(options), {.card = card, .host_limit = bytes_option(options, "host_limit_bytes"),
                                          .spill_folder = text_option(options, "spill_dir"),
                                          .adaptive_workspace = options.value("workspace", "plain") == "adaptive",
+                                         .rates = rates_of(options),
                                          .native_allocator = allocator_of(options) == "native"});
 #else
   (void)options;

@@ -12,7 +12,6 @@
 #include "torch/cuda/cuda_allocator.h"
 #include "torch/cuda/cuda_op_clock.h"
 #include "torch/cuda/native_source.h"
-#include "torch/cuda/op_cost.h"
 #include "torch/host_room.h"
 #include "torch/start.h"
 
@@ -88,7 +87,7 @@ void start_on_cuda(EngineOptions engine, const CudaStart& start) {
   const StreamId compute = current_cuda_stream(card, index);
   AdapterOptions options{.where = c10::Device(c10::kCUDA, index), .no_access = reserve_no_access(),
                          .current_stream = [&card, index] { return current_cuda_stream(card, index); },
-                         .free_foreign = &free_native, .estimate = &estimate_cuda_time, .capturing = &is_capturing,
+                         .free_foreign = &free_native, .roofline = std::make_unique<Roofline>(start.rates), .capturing = &is_capturing,
                          .clock = std::make_unique<CudaOpClock>(start.card),
                          .allocator = start.native_allocator ? "native" : "spillway"};
   std::unique_ptr<BlockSource> source;

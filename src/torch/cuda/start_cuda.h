@@ -14,6 +14,7 @@ struct CudaStart {
   std::optional<Bytes> host_limit;         // none: a large part of what the machine and its limits leave
   std::optional<std::string> spill_folder; // none: no file tier
   bool adaptive_workspace = false;
+  Rates rates;                             // of this card, where they were measured
   bool native_allocator = false;           // torch's own allocator places memory, inside the budget on what it reserves
 };
 

@@ -1,17 +1,14 @@
-#include "torch/cuda/op_cost.h"
+#include "torch/roofline.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <string_view>
+
+#include "torch/torch_recipe.h"
 
 namespace spillway {
 
 namespace {
-
-// An NVIDIA H200: 4.8 TB/s of memory of which kernels see about 3.5; dense arithmetic at what large matrix products reach.
-constexpr double kBytesPerNano = 3500;
-constexpr double kHalfFlopsPerNano = 550e3;
-constexpr double kSingleFlopsPerNano = 45e3;
-constexpr double kLaunchNanos = 5000;
 
 using Sizes = c10::SmallVector<std::int64_t, 5>;
 
@@ -60,9 +57,12 @@ double flops(const TorchRecipe& recipe, double outputs) {
   return attention ? attention_flops(recipe) * (backward ? 2.5 : 1) : 0;
 }
 
+// An operator is one object for the life of the process.
+std::uint64_t kind_of(const TorchRecipe& recipe) { return reinterpret_cast<std::uintptr_t>(&recipe.op.schema()); }
+
 }  // namespace
 
-Nanos estimate_cuda_time(const TorchRecipe& recipe, Bytes made) {
+Nanos Roofline::estimate_pass(const TorchRecipe& recipe, Bytes made) const {
   double read = 0;
   bool half = true;
   for (const TensorSlot& slot : recipe.tensors) {
@@ -71,8 +71,18 @@ Nanos estimate_cuda_time(const TorchRecipe& recipe, Bytes made) {
   }
   const auto written = static_cast<double>(std::max(made, 0_B).count);
   const double item = recipe.tensors.empty() ? 4 : static_cast<double>(recipe.tensors[0].facts.dtype.itemsize());
-  const double arithmetic = flops(recipe, written / item) / (half ? kHalfFlopsPerNano : kSingleFlopsPerNano);
-  return {static_cast<std::int64_t>(kLaunchNanos + std::max((read + written) / kBytesPerNano, arithmetic))};
+  const double arithmetic = flops(recipe, written / item) / (half ? rates_.half_flops_per_nano : rates_.single_flops_per_nano);
+  return {static_cast<std::int64_t>(rates_.launch_nanos + std::max((read + written) / rates_.bytes_per_nano, arithmetic))};
+}
+
+Nanos Roofline::estimate(const TorchRecipe& recipe, Bytes made) const {
+  const double factor = correction_.factor(kind_of(recipe));
+  return {static_cast<std::int64_t>(static_cast<double>(estimate_pass(recipe, made).count) * factor)};
+}
+
+void Roofline::expect(const TorchRecipe* recipe, Bytes made) {
+  if (recipe == nullptr) correction_.expect(0, 0_ns);
+  else correction_.expect(kind_of(*recipe), estimate_pass(*recipe, made));
 }
 
 }  // namespace spillway

@@ -1,0 +1,42 @@
+// What an operator takes on a device, from its shapes alone: good enough to choose between moving its result and running it
+// again before anything was measured, and where measuring would need an event before and after every operator.
+//
+//   time = (launch + max(bytes read and written / memory rate, floating-point operations / arithmetic rate)) x correction
+//
+// The correction is what measured operators of the same kind took beside that. Belongs to the engine's lock.
+#pragma once
+
+#include <span>
+
+#include "base/units.h"
+#include "forecast/correction.h"
+
+namespace spillway {
+
+class TorchRecipe;
+
+// Of one machine. An NVIDIA H200's where nobody measured: 4.8 TB/s of memory of which kernels see about 3.5; dense arithmetic
+// at what large matrix products reach.
+struct Rates {
+  double bytes_per_nano = 3500;
+  double half_flops_per_nano = 550e3, single_flops_per_nano = 45e3;
+  double launch_nanos = 5000;
+};
+
+class Roofline {
+ public:
+  explicit Roofline(const Rates& rates) : rates_(rates) {}
+
+  [[nodiscard]] Nanos estimate(const TorchRecipe& recipe, Bytes made) const;
+  // Without the correction: of something else than the operator itself.
+  [[nodiscard]] Nanos estimate_pass(const TorchRecipe& recipe, Bytes made) const;
+  // An operator is being measured; null: one that has no recipe.
+  void expect(const TorchRecipe* recipe, Bytes made);
+  void correct(std::span<const Nanos> measured) { correction_.correct(measured); }
+
+ private:
+  Rates rates_;
+  Correction correction_;
+};
+
+}  // namespace spillway
