@@ -1,4 +1,4 @@
-"""bench/dynamic and bench/tensile: small models on the CPU through the drivers; their tables alone."""
+"""bench/dynamic, bench/first_step and bench/tensile: small models on the CPU through the drivers; their tables alone."""
 
 import json
 import pathlib
@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from spillway.bench import dynamic, tensile
+from spillway.bench import dynamic, first_step, tensile
 from spillway.bench.cells import Cell
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -51,6 +51,15 @@ def test_tensiles_models_are_measured(run, tmp_path, row):
     assert "failed" not in said
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("row", first_step.ROWS)
+def test_first_steps_are_measured(run, tmp_path, row):
+    said = measure(run, "first_step", tmp_path, "--only", row, "--shares", "80")
+    found = read(tmp_path, row, "hybrid-80")
+    assert found["bits"] and found["violations"] == 0 and found["first_ms"] > 0
+    assert f"| {row} | 80 % |" in said and "failed" not in said
+
+
 def cell(folder, row, method, share, **facts):
     kept = {"ms": 100.0, "plain_ms": 100.0, "over_plain": 0.0, "bits": True, "moved_out_bytes_a_step": 0, "dropped_bytes_a_step": 0}
     Cell(folder, row, method, share).write(kept | facts)
@@ -71,3 +80,21 @@ def test_both_of_tensiles_numbers_must_be_met(tmp_path, peak, over, met):
     cell(tmp_path, "tensile-vgg16", "plain", None, peak_bytes=100 << 20)
     cell(tmp_path, "tensile-vgg16", "hybrid", "67", over_plain=over, engine_peak_bytes=peak << 20)
     assert f"| 0.13 | {met} |" in tensile.markdown(tmp_path)
+
+
+def test_a_first_step_is_judged_against_the_steady_one(tmp_path):
+    first = {"first_ms": 300.0, "plain_first_ms": 200.0, "first_moved_bytes": 3 << 30, "first_dropped_bytes": 1 << 30}
+    cell(tmp_path, "vit", "hybrid", "60", ms=120.0, steady_moved_bytes=1 << 30, steady_dropped_bytes=2 << 30, **first)
+    cell(tmp_path, "vit", "hybrid", "45", ms=110.0, steady_moved_bytes=1 << 30, steady_dropped_bytes=1 << 30, **first)
+    cell(tmp_path, "gpt2", "hybrid", "80", ms=100.0, steady_moved_bytes=0, steady_dropped_bytes=0, **first)
+
+    lines = [line.strip("| ").split(" | ") for line in first_step.markdown(tmp_path).splitlines()]
+
+    assert lines[2][:2] == ["gpt2", "80 %"]  # in the order of the rows
+    assert lines[2][8] == ""  # nothing to compare with
+    assert lines[3] == ["vit", "60 %", "200.0 / 100.0", "+50.0 %", "+20.0 %", "1.25", "3.00 / 1.00", "1.00 / 2.00", "1.33", "equal"]
+    assert lines[4][5] == "1.36 MISSED" and lines[4][8] == "2.00 MISSED"
+
+
+def test_nothing_measured_is_said_so_for_first_steps(tmp_path):
+    assert first_step.markdown(tmp_path) == f"nothing measured yet in {tmp_path}"

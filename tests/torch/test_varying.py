@@ -13,6 +13,7 @@ STEPS = 30
 
 # In percent of the peak, after ten samples: what the estimators of the literature reach, or less.
 ERRORS = {"bert": 0.5, "bert_eager": 0.5, "bert_batches": 0.5, "gpt": 0.5, "detector": 2.3}
+LONG_ERRORS = {"bert_swag": 0.5, "bert_squad": 0.5}
 
 
 def call(*words) -> str:
@@ -25,7 +26,7 @@ def train(*words) -> dict:
     return json.loads(call(SCRIPT, *words))
 
 
-@pytest.mark.parametrize("model", ERRORS)
+@pytest.mark.parametrize("model", [*ERRORS, *(pytest.param(model, marks=pytest.mark.long) for model in LONG_ERRORS)])
 def test_steps_of_sizes_never_seen_are_foreseen(model, tmp_path):
     trace = tmp_path / "run.spt"
     call("-m", "spillway", "run", "--quiet", "--device", "cpu", "--trace", trace, "--trace-steps", STEPS, SCRIPT, model, STEPS)
@@ -36,7 +37,7 @@ def test_steps_of_sizes_never_seen_are_foreseen(model, tmp_path):
     mean = re.search(r"after 10 samples: (\d+) steps, peak error mean ([\d.]+) %", told)
     assert mean is not None, told
     assert int(mean[1]) >= 5, told
-    assert float(mean[2]) <= ERRORS[model], told
+    assert float(mean[2]) <= (ERRORS | LONG_ERRORS)[model], told
 
 
 def train_varying(model, share, steps, policy="hybrid") -> dict:
@@ -50,7 +51,8 @@ def train_varying(model, share, steps, policy="hybrid") -> dict:
     stats = run["stats"]
     print(f"\n{model} at {share} %, {policy}: {stats['foreseen_steps']} of {stats['varying_steps']} varying steps had a plan or needed none, "
           f"{stats['reused_plans']} of them one for another size, {stats['planned_steps']} went by one to the end; "
-          f"planning took {1e3 * stats['planning_seconds'] / max(stats['varying_steps'], 1):.2f} ms a step")  # fmt: skip
+          f"that is {stats['foreseen_steps'] / max(stats['varying_steps'], 1):.0%}; "
+          f"planning took the training thread {1e3 * stats['planning_seconds'] / max(stats['varying_steps'], 1):.2f} ms a step")  # fmt: skip
     assert run["digest"] == plain["digest"]
     assert stats["violations"] == 0
     assert stats["peak_bytes"] <= budget

@@ -1,0 +1,101 @@
+"""One process that measures first steps (first_step.py), as measure.py does steady ones."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from spillway.bench import cells, measure, models, streams  # measure first: it sets what must be there before torch
+
+import spillway
+import torch
+import torch.nn.functional as F
+
+MOVED = ("moved_out_bytes", "moved_in_bytes")
+
+
+def small_gpt2() -> models.Work:
+    """Large enough that its storages are what a step is about, on two cores."""
+    model, words = models.Gpt2(512, 128, 128, 4, 4).train(), 512
+    tokens, targets = (torch.randint(words, (8, 128)) for _ in range(2))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    return models.Work(model, optimizer, (tokens, targets), lambda model, seen: F.cross_entropy(model(seen[0]).view(-1, words), seen[1].view(-1)),
+                       False, list(model.blocks))  # fmt: skip
+
+
+SMALL = {
+    "resnet50": lambda device: models.resnet50(device, tiny=True, batch=8, bf16=False),
+    "densenet": lambda device: models.densenet(device, tiny=True, batch=8, bf16=False),
+    "vgg16": lambda device: models.vgg(device, tiny=True, batch=16, bf16=False),
+    "gpt2": lambda device: small_gpt2(),
+}
+
+
+class FirstBench(measure.Bench):
+    """Keeps the time of every step, and what Spillway had done after the first and before the timed ones."""
+
+    def __init__(self, task: dict[str, Any]) -> None:
+        super().__init__(task)
+        self.times: list[float] = []
+        self.plain_times: list[float] = []
+        self.marks: int = 0
+        self.seen: dict[int, dict[str, Any]] = {}
+
+    def work(self) -> models.Work:
+        if self.row in streams.STEPS:
+            stream = streams.STEPS[self.row](self.device, self.tiny)
+            stream.only_largest = True  # sizes that change are another matter
+            return stream
+        return SMALL[self.row](self.device) if self.tiny and self.row in SMALL else super().work()
+
+    def train(self, *words: Any, **more: Any) -> measure.Measured:
+        if not self.plain_times:
+            self.plain_times = [0.0]
+            super().train(steps=(1, 1))  # kernels are loaded with their first use
+        self.marks, self.seen = 0, {}
+        measured = super().train(*words, **more)
+        if not spillway.is_enabled():
+            self.plain_times = self.times
+        return measured
+
+    def mark(self) -> Any:
+        mark = super().mark()
+        if spillway.is_enabled() and self.marks in (0, 1, self.warm):
+            self.seen[self.marks] = spillway.stats()
+        self.marks += 1
+        return mark
+
+    def milliseconds(self, marks: list[Any]) -> list[float]:
+        self.times = super().milliseconds(marks)
+        return self.times
+
+
+def between(before: dict[str, Any], after: dict[str, Any], steps: int = 1) -> dict[str, int]:
+    gone = lambda name: (after[name] - before[name]) // steps  # noqa: E731
+    return {"moved_bytes": sum(map(gone, MOVED)), "dropped_bytes": gone("dropped_bytes")}
+
+
+def one_cell(bench: FirstBench, method: str, share: str | None, folder: Path, plain: measure.Measured) -> tuple[measure.Measured, dict[str, Any]]:
+    if method == "watch":
+        with measure.switched_on(bench):
+            measured = bench.train()
+            stats = spillway.stats()
+        return measured, {"floor_bytes": stats["floor_bytes"], "plain_peak_bytes": stats["plain_peak_bytes"]}
+    plain_first = bench.plain_times[0]
+    measured, facts = measure.engine(bench, method, cells.budget_of(folder, bench.row, share))
+    steady = between(bench.seen[bench.warm], spillway.stats(), bench.timed)
+    first = between(bench.seen[0], bench.seen[1])
+    facts |= {f"first_{name}": value for name, value in first.items()} | {f"steady_{name}": value for name, value in steady.items()}
+    return measured, facts | {"first_ms": bench.times[0], "plain_first_ms": plain_first}
+
+
+def main() -> None:
+    task = json.loads(sys.argv[1])
+    measure.be_deterministic(task["tiny"], warn_only=task["row"].startswith("retinanet"))
+    measure.measure_rows(task, Path(task["folder"]), FirstBench(task), one_cell)
+
+
+if __name__ == "__main__":
+    main()
