@@ -16,6 +16,7 @@ void Engine::end_step(const std::vector<Nanos>& durations) {
   returns_.backward = false;
   returns_.forward.begin(clock_);
   steer_end_step(durations, lock);
+  at_ease_ = std::exchange(evictions_then_, stats_.evictions) == stats_.evictions;
   follows_.store(steers() || wants_ops(), std::memory_order_relaxed);
 }
 

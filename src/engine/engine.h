@@ -342,8 +342,8 @@ class Engine {
   void rebuild(Record* record, Lock& lock);
   void arrive(Record& record, const Block& block);
   void settle(Record& record, const Block& block);
-  // Ops are of interest whatever they are: sizes change, or a step goes without a plan while somebody is away (returns.h).
-  [[nodiscard]] bool watches_all() const { return repertoire_.watches() || (!course_.on && plans() && !away_.empty()); }
+  // Ops are of interest whatever they are: sizes change, or a step goes without a plan and somebody may have to leave (returns.h).
+  [[nodiscard]] bool watches_all() const { return repertoire_.watches() || (!course_.on && !at_ease_ && plans()); }
   [[nodiscard]] bool plans() const { return options_.plans != nullptr && options_.budget.has_value() && !child_; }
   void start_due(Bytes need, Lock& lock);
   void return_early(Phase phase, Lock& lock);
@@ -446,6 +446,8 @@ class Engine {
   int rebuilding_ = 0;
   int emptying_ = 0;    // threads in empty_out: nobody is too small to leave
   std::atomic<bool> tight_{false};
+  bool at_ease_ = false;            // nobody left in the last step, nor in this one so far
+  std::int64_t evictions_then_ = 0;  // when the last step ended
   std::atomic<bool> follows_{true};  // as the last step ended; whoever switches something on says so
   bool child_ = false;  // see Note [Forked children]
   std::uint32_t most_stream_ = 0;  // the largest number of a stream met

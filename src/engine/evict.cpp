@@ -158,6 +158,7 @@ bool Engine::let_go(Record& record, Leave leave, std::optional<std::uint32_t> ga
   record.streams = 0;
   free_block(block, uses);
   ++stats_.evictions;
+  if (std::exchange(at_ease_, false)) follows_.store(true, std::memory_order_relaxed);
   ++record.departures;
   record.gap = gap;
   tight_.store(true, std::memory_order_relaxed);
@@ -174,7 +175,6 @@ bool Engine::let_go(Record& record, Leave leave, std::optional<std::uint32_t> ga
   } else {
     record.residence = Residence::away;
     away_.insert(&record);
-    follows_.store(true, std::memory_order_relaxed);
   }
   return true;
 }
