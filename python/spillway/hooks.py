@@ -134,8 +134,9 @@ def _untyped_storage() -> Undo:
     def untyped_storage(self: Any) -> Any:
         if has_memory(type(self)) and saving.wants_stand_in(sys._getframe(1)):
             return saving.stand_in(self, original)
-        materialize(self, WRITES)
-        return original(self)
+        storage = original(self)
+        materialize(self, WRITES)  # after that: from its name on it stays where it is
+        return storage
 
     return replace(torch.Tensor, "untyped_storage", untyped_storage)
 

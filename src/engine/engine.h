@@ -43,7 +43,8 @@ namespace spillway {
 // Note [Promote outside the lock]
 // A storage may die on another thread at any time, and taking or dropping a reference to it may need the interpreter's
 // lock. So an eviction picks its victim under the engine's lock, lets go of it, promotes the storage, takes the lock
-// again and looks whether the victim still qualifies.
+// again and looks whether the victim still qualifies. Names are asked for outside too; whoever gives a storage one shows its
+// memory afterwards, with the lock, so a victim that was shown meanwhile stays.
 class Owner {
  public:
   virtual ~Owner() = default;
@@ -52,8 +53,9 @@ class Owner {
   // Without the lock: keeps the storage alive; null when it died.
   [[nodiscard]] virtual void* hold(void* weak) = 0;
   virtual void unhold(void* held) = 0;
-  // With the lock, the storage held: false when it no longer holds this block (its memory was replaced behind our back)
-  // or somebody outside refers to its address now.
+  // Without the lock: whether the interpreter refers to the storage by name and may read its bytes at any time.
+  [[nodiscard]] virtual bool is_named(void* /*held*/) { return false; }
+  // With the lock, the storage held: false when it no longer holds this block (its memory was replaced behind our back).
   [[nodiscard]] virtual bool may_detach(Record& record) = 0;
   virtual void detach(Record& record) = 0;
   virtual void attach(Record& record) = 0;

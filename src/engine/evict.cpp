@@ -92,12 +92,15 @@ void Engine::evict_these(std::vector<Record*>& records, Leave leave, Lock& lock)
 // See Note [Promote outside the lock].
 bool Engine::evict(Record* victim, Leave leave, Lock& lock, std::optional<std::uint32_t> gap) {
   if (victim->orphan) return let_go(*victim, leave, gap);
+  const std::uint32_t shown = victim->shown;
   void* weak = owner_.weak(*victim);
   lock.unlock();
   void* held = owner_.hold(weak);
+  const bool named = held != nullptr && owner_.is_named(held);
   lock.lock();
   bool left = held == nullptr;  // it died meanwhile: its memory is free or about to be
-  if (held != nullptr && may_leave(*victim)) left = owner_.may_detach(*victim) && let_go(*victim, leave, gap);
+  const bool unwatched = victim->loose || (!named && victim->shown == shown);
+  if (held != nullptr && may_leave(*victim) && unwatched) left = owner_.may_detach(*victim) && let_go(*victim, leave, gap);
   if (held != nullptr) {
     lock.unlock();
     owner_.unhold(held);

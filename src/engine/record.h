@@ -46,6 +46,7 @@ struct Record {
   bool hidden = false;    // made by a rebuild: the run without us would not have it
   std::uint32_t pins = 0;
   std::uint32_t kept = 0;        // of these: by regions
+  std::uint32_t shown = 0;       // how often somebody outside asked for its bytes
   std::uint32_t loans = 0;       // who outside has its address and will say when they are done
   std::uint32_t refs = 0;        // recipes and running evictions that name this record
   std::uint32_t dependents = 0;  // dropped records whose recipes need these bytes

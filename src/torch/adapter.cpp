@@ -91,6 +91,13 @@ void Adapter::unhold(void* held) {
   c10::intrusive_ptr<c10::StorageImpl>::reclaim(static_cast<c10::StorageImpl*>(held));
 }
 
+// While Python holds the storage object its address may be in use; the object itself outlives its last name. Counting those
+// takes the interpreter's lock, and whoever has that one may be waiting for the engine's.
+bool Adapter::is_named(void* held) {
+  const auto* python = static_cast<c10::StorageImpl*>(held)->pyobj_slot();
+  return python->load_pyobj() != nullptr && !python->has_unique_reference();
+}
+
 bool Adapter::may_detach(Record& record) {
   c10::StorageImpl* storage = storage_of(record);
   const at::DataPtr& pointer = storage->_mutable_data_ptr_no_checks();
@@ -98,10 +105,7 @@ bool Adapter::may_detach(Record& record) {
     engine_.adopt(&record, nullptr);  // the memory moved to another storage: known again when that one is seen
     return false;
   }
-  if (record.loose) return true;
-  // While Python holds the storage object its address may be in use; the object itself outlives its last name.
-  const auto* python = storage->pyobj_slot();
-  return python->load_pyobj() == nullptr || python->has_unique_reference();
+  return true;
 }
 
 void Adapter::detach(Record& record) {

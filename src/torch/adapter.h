@@ -74,6 +74,7 @@ class Adapter final : public Owner {
   [[nodiscard]] void* weak(Record& record) override;
   [[nodiscard]] void* hold(void* weak) override;
   void unhold(void* held) override;
+  [[nodiscard]] bool is_named(void* held) override;
   [[nodiscard]] bool may_detach(Record& record) override;
   void detach(Record& record) override;
   void attach(Record& record) override;

@@ -29,6 +29,7 @@ void at_home_once(Adapter& adapter, std::span<c10::StorageImpl* const> storages,
   }
   try {
     for (std::size_t i = 0; i < uses.size(); ++i) {
+      ++uses[i].record->shown;
       act(which[i], uses[i].record, lock);
       keep_in_region(engine, uses[i].record);
     }

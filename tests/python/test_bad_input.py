@@ -164,6 +164,9 @@ import spillway, torch
 from torch import nn
 model = nn.Linear(1024, 1024, bias=False)
 view = model.weight[:10]
+garbage = [torch.empty(1 << 20)]
+garbage.append(garbage)
+del garbage
 for budget in ("3MiB", "4MiB"):
     try:
         spillway.enable(budget, device="cpu")

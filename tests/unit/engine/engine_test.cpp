@@ -32,6 +32,7 @@ class TestOwner final : public Owner {
   void* weak(Record& record) override { return record.owner; }
   void* hold(void* weak) override { return weak; }
   void unhold(void*) override {}
+  bool is_named(void* held) override { return named_now && named_now(*static_cast<Storage*>(held)); }
   bool may_detach(Record& record) override { return static_cast<Storage*>(record.owner)->data == record.data && !stubborn; }
   void detach(Record& record) override { static_cast<Storage*>(record.owner)->data = nullptr; }
   void attach(Record& record) override { static_cast<Storage*>(record.owner)->data = record.data; }
@@ -39,6 +40,7 @@ class TestOwner final : public Owner {
   void rebuild(Record& record) override { rebuild_now(record); }
 
   std::function<void(Record&)> rebuild_now;
+  std::function<bool(Storage&)> named_now;
   bool stubborn = false;
 };
 
@@ -233,6 +235,19 @@ TEST_F(EngineTest, DoesNotTouchAStorageThatWillNotLetGo) {
   owner.stubborn = false;
   use(first);
   EXPECT_NE(engine.try_allocate(256_KiB, device.caller_stream()), nullptr);
+}
+
+TEST_F(EngineTest, AsksForNamesWithoutItsLockAndKeepsWhatHasOneOrIsShownMeanwhile) {
+  Storage& named = make(320_KiB, 1);
+  Storage& shown = make(320_KiB, 2);
+  Storage& other = make(320_KiB, 3);
+  owner.named_now = [&](Storage& asked) {
+    const auto lock = engine.lock();  // whoever can tell may be waiting for it
+    if (&asked == &shown) ++shown.record->shown;
+    return &asked == &named;
+  };
+  EXPECT_NE(engine.try_allocate(256_KiB, device.caller_stream()), nullptr);
+  EXPECT_TRUE(named.data != nullptr && shown.data != nullptr && other.data == nullptr);
 }
 
 TEST_F(EngineTest, KeepsWhatIsHeldForLife) {
