@@ -5,6 +5,7 @@ A file that is missing or damaged is measured anew; one that cannot be written d
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Callable
@@ -48,7 +49,8 @@ def _write(file: Path, known: dict[str, Rates]) -> None:
         unfinished.write_text(json.dumps(known, indent=1) + "\n")
         os.replace(unfinished, file)
     except OSError:
-        unfinished.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            unfinished.unlink()
 
 
 def measure_card(device: str) -> Rates:
