@@ -123,8 +123,7 @@ class Call {
     clock_ = engine_.begin_op();
     whole_before_ = engine_.whole();
     if (measures()) begin_ = adapter_.device().now();
-    timed_ = engine_.wants_times() && adapter_.options().clock && !is_captured();
-    if (timed_) adapter_.options().clock->start();
+    timed_ = engine_.wants_times() && adapter_.options().clock && !is_captured() && adapter_.options().clock->start();
     if (traits_.splits) lists_ = list_bytes(c10::ArrayRef<c10::IValue>(stack_).slice(stack_.size() - traits_.arguments));
   }
 

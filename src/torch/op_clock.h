@@ -10,8 +10,9 @@ namespace spillway {
 class OpClock {
  public:
   virtual ~OpClock() = default;
-  // On the calling thread's current stream.
-  virtual void start() = 0;
+  // On the calling thread's current stream. False: another thread's ops are measured until the next read, and this one is not.
+  [[nodiscard]] virtual bool start() = 0;
+  // After a start that said true.
   virtual void stop() = 0;
   // What was waited for since the start is none of the op's time.
   virtual void restart() = 0;

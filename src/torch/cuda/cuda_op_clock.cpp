@@ -20,19 +20,27 @@ CudaOpClock::~CudaOpClock() {
 }
 
 // The host's time goes beside the event: right after the one before an op, right before the one after it.
-void CudaOpClock::start() {
+bool CudaOpClock::start() {
+  const std::lock_guard lock(mutex_);
+  if (whose_ == std::thread::id()) whose_ = std::this_thread::get_id();
+  if (whose_ != std::this_thread::get_id()) return false;
+  if (used_ % 2 != 0) --used_, host_.pop_back();  // an op that failed
   record();
   host_.push_back(std::chrono::steady_clock::now());
+  return true;
 }
 
 void CudaOpClock::restart() {
-  if (used_ % 2 == 0) return;  // no op is timed now
+  const std::lock_guard lock(mutex_);
+  if (whose_ != std::this_thread::get_id() || used_ % 2 == 0) return;  // no op of this thread is timed now
   --used_;
   record();
   host_.back() = std::chrono::steady_clock::now();
 }
 
 void CudaOpClock::stop() {
+  const std::lock_guard lock(mutex_);
+  if (whose_ != std::this_thread::get_id() || used_ % 2 == 0) return;  // another thread's read came between
   host_.push_back(std::chrono::steady_clock::now());
   record();
 }
@@ -54,9 +62,10 @@ Nanos CudaOpClock::between(std::size_t first, std::size_t second) const {
 
 // See Note [When the host is late].
 std::vector<Nanos> CudaOpClock::read() {
+  const std::lock_guard lock(mutex_);
   std::vector<Nanos> times;
-  if (used_ > 0) C10_CUDA_CHECK(cudaEventSynchronize(events_[used_ - 1]));
   for (std::size_t at = 0; at + 1 < used_; at += 2) {
+    C10_CUDA_CHECK(cudaEventSynchronize(events_[at + 1]));  // of each: ops may run on several streams
     const Nanos whole = between(at, at + 1);
     const bool ran_dry = at == 0 || between(at - 1, at) > kBackToBack;
     const Nanos host{ran_dry ? std::chrono::duration_cast<std::chrono::nanoseconds>(host_[at + 1] - host_[at]).count() : 0};
@@ -65,6 +74,7 @@ std::vector<Nanos> CudaOpClock::read() {
   }
   used_ = 0;
   host_.clear();
+  whose_ = {};
   return times;
 }
 

@@ -1,4 +1,5 @@
-// OpClock by CUDA events, two an operator, kept from step to step.
+// OpClock by CUDA events, two an operator, kept from step to step. From any thread: the first to start after a read is the
+// one that is measured, since pairs of several would be mixed up.
 //
 // Note [When the host is late]
 // Between its two events an op's first kernel also waits for its launch, if the card has nothing else to do: it ran dry
@@ -9,6 +10,8 @@
 #include <cuda_runtime_api.h>
 
 #include <chrono>
+#include <mutex>
+#include <thread>
 #include <vector>
 
 #include "torch/op_clock.h"
@@ -22,7 +25,7 @@ class CudaOpClock final : public OpClock {
   CudaOpClock(const CudaOpClock&) = delete;
   CudaOpClock& operator=(const CudaOpClock&) = delete;
 
-  void start() override;
+  [[nodiscard]] bool start() override;
   void stop() override;
   void restart() override;
   [[nodiscard]] std::vector<Nanos> read() override;
@@ -32,6 +35,8 @@ class CudaOpClock final : public OpClock {
   [[nodiscard]] Nanos between(std::size_t first, std::size_t second) const;
 
   int card_;
+  std::mutex mutex_;      // guards what is below
+  std::thread::id whose_;  // none: nobody has started
   std::vector<cudaEvent_t> events_;
   std::vector<std::chrono::steady_clock::time_point> host_;  // when they were recorded
   std::size_t used_ = 0;
