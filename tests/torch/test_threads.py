@@ -49,7 +49,7 @@ def made(folder: pathlib.Path, *words: str) -> list[str]:
     return done.stdout.split()
 
 
-@pytest.mark.parametrize("rounds", [40, pytest.param(2000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("rounds", [10, pytest.param(400, marks=pytest.mark.long)])
 def test_names_of_storages_and_the_interpreters_lock_keep_nobody_waiting(rounds):
     named = pathlib.Path(__file__).with_name("named.py")
     done = subprocess.run([sys.executable, named, str(rounds)], capture_output=True, text=True, timeout=600, check=False)
