@@ -208,7 +208,7 @@ void Planner::work(const PlanTask& task) {
     publish(task, request, std::move(script));
   };
   if (plan_.gaps.empty() || !task.policy->improves || task.quick) return;
-  for (int way = 0; way < kOtherWays && !is_stale(); ++way) consider(plan_another_way(request, way, task.rounds * kTriesARound / kAWay));
+  for (int way = 0; way < (plan_.predicted.over > 0_B ? kOtherWays : kPatientWay) && !is_stale(); ++way) consider(plan_another_way(request, way, task.rounds * kTriesARound / kAWay));
   for (int round = 0, fruitless = 0; round < task.rounds && fruitless < kFruitless && !is_stale(); ++round) {
     Plan found = improve(request, plan_, kTriesARound, static_cast<std::uint32_t>(round));
     fruitless = is_better(found.predicted, plan_.predicted) ? 0 : fruitless + 1;

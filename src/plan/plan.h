@@ -32,9 +32,9 @@ struct PlannedGap {
   friend bool operator==(const PlannedGap&, const PlannedGap&) = default;
 };
 
-// The order of ways back that wait for room at the same op: who was enqueued first, then who is needed first.
-[[nodiscard]] inline std::tuple<OpPlace, OpPlace, OpPlace, StoragePlace> order_of_return(const Gap& gap, OpPlace fetch_at, OpPlace ops) {
-  return {fetch_at % ops, gap.end - fetch_at, gap.begin, gap.storage};
+// The order of ways back that wait for room at the same op: who was enqueued first, then whose storage is the older one.
+[[nodiscard]] inline std::tuple<OpPlace, StoragePlace, OpPlace> order_of_return(const Gap& gap, OpPlace fetch_at, OpPlace ops) {
+  return {fetch_at % ops, gap.storage, gap.begin};
 }
 
 struct Prediction {
@@ -70,8 +70,9 @@ struct PlanRequest {
 // The same by one change after the other, each judged by the timeline: slower, and often better at low budgets.
 [[nodiscard]] Plan plan_step_by_step(const PlanRequest& request);
 
-// The same from other beginnings, of which there are so many, and then by trying changes: slower, and often better.
-inline constexpr int kOtherWays = 10;
+// The same from other beginnings, of which there are so many, and then by trying changes: slower, and often better. The last
+// is for where nothing else fits.
+inline constexpr int kPatientWay = 9, kOtherWays = 10;
 [[nodiscard]] Plan plan_another_way(const PlanRequest& request, int way, int tries);
 
 // Goes on from a plan, made for this budget or another, by trying changes until `tries` of them are spent; never returns one
