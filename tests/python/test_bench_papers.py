@@ -54,10 +54,10 @@ def test_tensiles_models_are_measured(run, tmp_path, row):
 @pytest.mark.long
 @pytest.mark.parametrize("row", first_step.ROWS)
 def test_first_steps_are_measured(run, tmp_path, row):
-    said = measure(run, "first_step", tmp_path, "--only", row, "--shares", "80")
-    found = read(tmp_path, row, "hybrid-80")
+    said = measure(run, "first_step", tmp_path, "--only", row, "--shares", "90")
+    found = read(tmp_path, row, "hybrid-90")
     assert found["bits"] and found["violations"] == 0 and found["first_ms"] > 0
-    assert f"| {row} | 80 % |" in said and "failed" not in said
+    assert f"| {row} | 90 % |" in said and "failed" not in said
 
 
 def cell(folder, row, method, share, **facts):
