@@ -95,7 +95,7 @@ def enable(
     """Holds this process's training inside `budget`; without one it only watches.
 
     `budget`, `host_limit` and `min_evict` are bytes or texts such as "8GiB"; `budget` may be "60%" of the card, or of
-    RAM on the CPU. It is used in whole pieces (4 to 64 KiB on the CPU, 2 MiB on a card, 16 MiB there from 4 GiB on); a rest is
+    RAM on the CPU. It is used in whole pieces (4 to 64 KiB on the CPU, 2 to 16 MiB on a card, by its size); a rest is
     left unused. Tensors made before on a card count against it. On the CPU they do not, because nobody tells when they
     die, but a budget below them is refused. What a planned run records is kept in the folder `cache` (True: one under the user's
     cache folder; False: nowhere), so that the next run of the same script has a plan from its second step on. Bad input is a ValueError, and then nothing was changed.

@@ -373,7 +373,7 @@ class Engine {
   // `outdated`: the script at hand is no good any more.
   void start_planning(bool anew, bool outdated = true);
   // Ops are measured again in a planned step: retime.cpp.
-  [[nodiscard]] bool is_time_to_retime();
+  [[nodiscard]] bool is_time_to_retime() const;
   void retime(const std::vector<Nanos>& durations, Lock& lock);
   void plan_with_more_slack();
   void follow_link();

@@ -176,17 +176,17 @@ void Planner::work(const PlanTask& task) {
   const std::shared_ptr<const Liveness> found = task.foreseen ? task.foreseen : std::make_shared<const Liveness>(task.steps->trace, *whole);
   const Liveness& step = *found;
   PlanRequest request{.step = step, .costs = task.costs, .budget = task.budget, .lean = task.steps->lean};
-  if (task.standing) {
-    const Prediction now = predict(request, task.standing->plan());
+  const auto standing = task.standing ? std::optional(predict(request, task.standing->plan())) : std::nullopt;
+  if (standing) {
     const std::lock_guard lock(mutex_);
-    if (!task_) standing_ = now;
+    if (!task_) standing_ = standing;
   }
-  const bool places_stand = task.standing && task.standing->places();  // who has places does not give them up
+  const bool places_stand = standing && task.standing->places();  // who has places does not give them up
   auto script = plan_and_place(task, request);
   bool placed = places_stand || script->places() != nullptr;
-  Prediction told = script->predicted();
-  if (places_stand && !script->places()) told = predict(request, task.standing->plan());
-  else publish(task, request, std::move(script));
+  const bool worse_off = places_stand && !script->places();
+  Prediction told = worse_off ? *standing : script->predicted();
+  if (!worse_off) publish(task, request, std::move(script));
   // Every new script costs a step or two until the run has settled in it: once one was taken, little gains are told together.
   const auto is_news = [&](const Prediction& found) { return offer() ? is_better(found, told) : is_worth(found, told); };
   const auto consider = [&](Plan found) {

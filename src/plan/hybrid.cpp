@@ -393,40 +393,14 @@ Plan plan_step_by_step(const PlanRequest& request) {
   return search.plan();
 }
 
-namespace {
-
-// For where nothing fits: several beginnings one after the other, the last ones with ways back that wait for room.
-Plan plan_patiently(const PlanRequest& request) {
-  Plan best = plan_step_by_step(request);
-  const auto offer = [&](Plan found) {
-    if (is_better(found.predicted, best.predicted)) best = std::move(found);
-  };
-  const Plan slots = plan_tensile(request);
-  Search search(request);
-  for (const std::uint32_t segments : kSegments) {
-    search.drop_inside(segments);
-    search.relieve(kFewChanges);
-    search.prune();
-    offer(search.plan());
-  }
-  for (const Plan& from : {search.plan(), slots, Plan{}}) {
-    if (best.predicted.over == 0_B) break;
-    search.take(from);
-    offer(finish_patiently(search));
-  }
-  return best;
-}
-
-}  // namespace
-
 // The beginnings, in this order: by prices; by prices and what relieves most; by the latter alone; from the slots a copy each
-// finds on the link, as TENSILE looks for them; from a forward pass in segments, few and many. Which is best differs from step
-// to step and from budget to budget.
+// finds on the link, as TENSILE looks for them; from a forward pass in segments, few and many; at last from nothing, with ways
+// back that wait for room. Which is best differs from step to step and from budget to budget.
 Plan plan_another_way(const PlanRequest& request, int way, int tries) {
   constexpr int kSegmented = 4;
   static_assert(kSegmented + static_cast<int>(kSegments.size()) == kPatientWay);
-  if (way >= kPatientWay) return plan_patiently(request);
   Search search(request);
+  if (way >= kPatientWay) return finish_patiently(search);
   if (way < 2) search.choose();
   else if (way == 3) search.go_on_from(plan_tensile(request));
   else if (way >= kSegmented) search.drop_inside(kSegments[static_cast<std::size_t>(way - kSegmented)]);
