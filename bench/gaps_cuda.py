@@ -9,6 +9,7 @@ import collections
 import gc
 import json
 import os
+import statistics
 import tempfile
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
@@ -119,8 +120,12 @@ def main():
     torch.use_deterministic_algorithms(True)
     torch.utils.deterministic.fill_uninitialized_memory = False
     plain = step_of(options.model)
-    for _ in range(3):
+    marks = [torch.cuda.Event(enable_timing=True) for _ in range(9)]
+    for mark in marks:
         plain()
+        mark.record()
+    torch.cuda.synchronize()
+    print(f"plain {statistics.median(a.elapsed_time(b) for a, b in zip(marks[3:], marks[4:])):.1f} ms")
     del plain
     gc.collect()
     peak = torch.cuda.max_memory_allocated()

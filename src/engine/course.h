@@ -14,15 +14,18 @@
 namespace spillway {
 
 // How long a step by one script takes, once the run has settled in it: by the shorter of two stretches, since something else
-// may have happened in the other.
+// may have happened in the other. While a plan is being made nothing is timed: two busy threads may share a core.
 class Stride {
  public:
-  // `as_planned`: from its first op to its last. `settled_now`: the time with nothing left to do for the device, which has to
-  // be waited for; it is asked for at the borders of the stretches only, for the host runs ahead by more and more steps.
+  // `as_planned`: from its first op to its last; `quiet`: nobody plans. `settled_now`: the time with nothing left to do for the
+  // device, which has to be waited for; it is asked for at the borders of the stretches only, for the host runs ahead by more and
+  // more steps.
   template <class Now>
-  void note_step(bool as_planned, Now settled_now) {
+  void note_step(bool as_planned, bool quiet, Now settled_now) {
     steps_ = as_planned ? steps_ + 1 : 0;
-    const int since = steps_ - kSettling;
+    tried_ += quiet ? 1 : 0;
+    timed_ = quiet && settled() ? timed_ + 1 : 0;
+    const int since = timed_ - 1;
     if (time_ || since < 0 || since % kStretch != 0) return;
     const Nanos now = settled_now();
     const Nanos took{(now - std::exchange(began_, now)).count / kStretch};
@@ -31,10 +34,12 @@ class Stride {
   }
   [[nodiscard]] bool settled() const { return steps_ >= kSettling; }
   [[nodiscard]] std::optional<Nanos> time() const { return time_; }
+  [[nodiscard]] int tried() const { return tried_; }  // steps, settled or not
 
  private:
   static constexpr int kSettling = 3, kStretch = 3, kStretches = 2;
   int steps_ = 0;  // in a row, as planned
+  int tried_ = 0, timed_ = 0;
   Nanos began_, shortest_;
   std::optional<Nanos> time_;
 };

@@ -243,6 +243,8 @@ class Engine {
   // Whether every op is to be told by note_step_op, and whether its time on the device matters.
   [[nodiscard]] bool wants_ops() const { return tape_.on() || recorder_.on(); }
   [[nodiscard]] bool wants_times() const { return recorder_.on_planned_step() || retimes_ || (tape_.on() && !course_.on); }
+  // How far the host should be ahead of the device in the step that begins: see Note [Times of a step without a plan].
+  [[nodiscard]] Nanos wanted_lead() const { return retimes_ ? course_.promise.time : 0_ns; }
   void note_step_op(const OpNote& note, OpKey key);
   // Without the lock. False: neither holds until the step ends, since nothing of that begins in the middle of one.
   [[nodiscard]] bool follows_ops() const { return follows_.load(std::memory_order_relaxed); }
@@ -336,6 +338,7 @@ class Engine {
   };
   [[nodiscard]] Survey survey(const Record& record, bool planned = false) const;
   [[nodiscard]] bool may_be_lean(const Recipe& recipe, const Record& wanted) const;
+  [[nodiscard]] const Recipe* straight_from(const Recipe& recipe) const;
   [[nodiscard]] bool may_drop(const Record& record, bool planned = false) const;
   [[nodiscard]] std::optional<Shortage> try_gather(std::span<const Use> uses, Lock& lock);
   [[nodiscard]] const Record* gather(std::span<const Use> uses, Lock& lock);

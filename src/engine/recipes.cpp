@@ -141,6 +141,15 @@ bool Engine::may_be_lean(const Recipe& recipe, const Record& wanted) const {
   });
 }
 
+// The recipe whose ingredients the rebuild reads instead of its own.
+const Recipe* Engine::straight_from(const Recipe& recipe) const {
+  if (!recipe.straight) return nullptr;
+  const auto& [record, epoch] = recipe.ingredients.front();
+  const Record& source = *record;
+  if (source.residence != Residence::gone || source.epoch != epoch || source.recipes.size() != 1) return nullptr;
+  return may_be_lean(*source.recipes.front(), source) ? source.recipes.front() : nullptr;
+}
+
 std::vector<Record*> Engine::borrow_sides(const Recipe& recipe, const Record& wanted) {
   std::vector<Record*> sides;
   if (!may_be_lean(recipe, wanted)) return sides;
@@ -171,8 +180,9 @@ Engine::Survey Engine::survey(const Record& record, bool planned) const {
     if (all[i].recipes.empty()) return survey;
     if (i == 0 || all[i].residence == Residence::gone) survey.bytes += all[i].size;
     for (const Recipe* recipe : all[i].recipes) {
-      survey.time += recipe->rides || may_be_lean(*recipe, all[i]) ? recipe->lean_time : recipe->time;
-      for (const Ingredient& ingredient : recipe->ingredients) {
+      const Recipe* maker = straight_from(*recipe);
+      survey.time += maker != nullptr || recipe->rides || may_be_lean(*recipe, all[i]) ? recipe->lean_time : recipe->time;
+      for (const Ingredient& ingredient : maker != nullptr ? maker->ingredients : recipe->ingredients) {
         if (ingredient.record->epoch != ingredient.epoch) return survey;
         if (!has_bytes(*ingredient.record) && !all.add(ingredient.record)) return survey;
       }

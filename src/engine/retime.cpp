@@ -3,7 +3,8 @@
 // Note [Times of a step without a plan]
 // Before there is a plan the host makes room as it goes, so the card often waits for it, and an op's time holds some of that
 // waiting: up to a fifth of a step. A plan made from such times hides copies behind work that is not there. Once the run has
-// settled in its first plan the host runs ahead, and one step is measured again.
+// settled in its first plan the host runs ahead, and one step is measured again. Measuring every op slows the host down, too,
+// so before that step the device is given nothing to do for as long as a step takes.
 #include <algorithm>
 #include <numeric>
 
@@ -38,6 +39,9 @@ void Engine::retime(const std::vector<Nanos>& durations, Lock& lock) {
   const double alone = 1 - std::min(price / std::max(whole, 1.0), kMostBesideCopies);
   std::vector<Nanos> times;
   for (const Nanos time : durations) times.emplace_back(static_cast<std::int64_t>(static_cast<double>(time.count) * alone));
+  // Longer than before: the host was late this time, by more than its lead.
+  const Nanos before = time_of(*recorded_);
+  if (std::accumulate(times.begin(), times.end(), 0_ns).count > before.count + before.count / kFarFromPlan) return;
   auto steps = std::make_shared<RecordedSteps>(*recorded_);
   set_times(*steps, times);
   recorded_ = steps;

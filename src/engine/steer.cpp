@@ -146,7 +146,7 @@ void Engine::steer_end_step(const std::vector<Nanos>& durations, Lock& lock) {
     stats_.planned_steps += followed ? 1 : 0;
     stats_.surprises += course_.surprises;
     settle_layout(followed, lock);
-    course_.stride.note_step(followed && course_.surprises == 0, [&] { return settled_now(lock); });
+    course_.stride.note_step(followed && course_.surprises == 0, !planner_.busy(), [&] { return settled_now(lock); });
     if (measured && followed && course_.surprises == 0) retime(durations, lock);
     if (course_.missed >= kMostMissed) course_.set(nullptr);
   }
@@ -180,7 +180,7 @@ void Engine::steer_end_step(const std::vector<Nanos>& durations, Lock& lock) {
 void Engine::change_course(Lock& lock) {
   const std::optional<Nanos> time = course_.stride.time();
   if (const auto now = planner_.take_standing(); now && !course_.outdated) course_.promise = *now;
-  if (course_.before && (time || course_.steps > kTrial)) {
+  if (course_.before && (time || course_.stride.tried() > kTrial)) {
     const auto before = std::exchange(course_.before, std::nullopt);
     if (!time || time->count > before->time.count + before->time.count / kWorth) {
       planner_.cancel();

@@ -22,6 +22,15 @@ void set_times(RecordedSteps& steps, const std::vector<Nanos>& durations) {
   }
 }
 
+Nanos time_of(const RecordedSteps& steps) {
+  Nanos sum;
+  for (const Event& event : steps.trace.events) {
+    const auto* op = std::get_if<Op>(&event);
+    if (op != nullptr && op->step == StepRecorder::kStep) sum += op->duration;
+  }
+  return sum;
+}
+
 void StepRecorder::begin() {
   *this = {};
   on_ = true;

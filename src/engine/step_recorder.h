@@ -31,6 +31,8 @@ struct RecordedSteps {
 
 // `durations`: of those ops that the device times, in order. The others take none of its time.
 void set_times(RecordedSteps& steps, const std::vector<Nanos>& durations);
+// All of them together.
+[[nodiscard]] Nanos time_of(const RecordedSteps& steps);
 
 class StepRecorder {
  public:

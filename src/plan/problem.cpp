@@ -87,9 +87,20 @@ Nanos Problem::copy_time(Bytes size, double nanos_per_byte) const {
 bool Problem::may_be_lean(OpPlace maker, StoragePlace wanted, OpPlace op) const {
   if (maker >= lean_.size() || lean_[maker] == 0_ns) return false;
   if (rides(maker)) return true;
-  return made_[maker].front() == wanted && std::ranges::all_of(sides(maker), [&](StoragePlace side) {
+  return !sides(maker).empty() && made_[maker].front() == wanted && std::ranges::all_of(sides(maker), [&](StoragePlace side) {
     return !is_dead(side, op) && version_at(side, op) == 1;
   });
+}
+
+OpPlace Problem::straight_from(OpPlace writer, OpPlace op) const {
+  if (writer >= lean_.size() || lean_[writer] == 0_ns || made_[writer].size() != 1) return kNoPlace;
+  for (const Access& access : step_.accesses_at(writer)) {
+    if (!is_ingredient(access, made_[writer].front())) continue;
+    const bool once = access.version == 1 && is_dead(access.storage, op);
+    const OpPlace maker = once ? step_.writers_of(access.storage).front() : kNoPlace;
+    return once && may_be_lean(maker, access.storage, op) ? maker : kNoPlace;
+  }
+  return kNoPlace;
 }
 
 Nanos Problem::rerun_time(OpPlace writer, bool lean) const {
@@ -121,9 +132,12 @@ bool Problem::add_writers(StoragePlace storage, std::uint32_t version, OpPlace o
   for (const OpPlace writer : writers.first(version)) {
     const LiveOp& ran = step_.ops()[writer];
     if (!ran.replayable) return false;
-    chain.time += rerun_time(writer, may_be_lean(writer, storage, op));
-    for (const Access& access : step_.accesses_at(writer)) {
-      if (!is_ingredient(access, storage)) continue;
+    const OpPlace maker = straight_from(writer, op);
+    const bool straight = maker != kNoPlace;
+    chain.time += rerun_time(writer, straight || may_be_lean(writer, storage, op));
+    const StoragePlace wanted = straight ? made_[maker].front() : storage;
+    for (const Access& access : step_.accesses_at(straight ? maker : writer)) {
+      if (!is_ingredient(access, wanted)) continue;
       if (version_at(access.storage, op) != access.version) return false;
       const bool dead = is_dead(access.storage, op);
       if (!dead || std::ranges::find(seen, access.storage) != seen.end()) continue;

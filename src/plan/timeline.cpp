@@ -255,12 +255,26 @@ void Timeline::rebuild(StoragePlace storage, std::vector<StoragePlace>& temporar
 }
 
 bool Timeline::rebuild_at_once(std::span<const OpPlace> writers, StoragePlace storage, std::vector<StoragePlace>& temporaries) {
+  if (writers.size() == 1) return rebuild_straight(writers[0], storage, temporaries);
   const auto rides = [&](OpPlace writer) { return problem_.rides(writer); };
-  if (writers.size() < 2 || !std::ranges::all_of(writers.subspan(1), rides) || !problem_.may_be_lean(writers[0], storage, at_)) return false;
-  for (const OpPlace writer : writers) rebuild_dead(writer, storage, temporaries);
-  if (!is_lean(writers[0], storage)) return false;
-  for (const StoragePlace side : problem_.sides(writers[0])) need(side);
-  for (const OpPlace writer : writers) need_living(writer, storage);
+  if (!std::ranges::all_of(writers.subspan(1), rides) || !problem_.may_be_lean(writers[0], storage, at_)) return false;
+  return run_in_one_pass(writers, storage, writers, storage, temporaries);
+}
+
+bool Timeline::rebuild_straight(OpPlace writer, StoragePlace storage, std::vector<StoragePlace>& temporaries) {
+  const OpPlace maker = problem_.straight_from(writer, at_);
+  if (maker == kNoPlace) return false;
+  const StoragePlace source = problem_.made(maker).front();
+  if (std::ranges::find(temporaries, source) != temporaries.end()) return false;  // made again already, for another
+  return run_in_one_pass({&maker, 1}, source, {&writer, 1}, storage, temporaries);
+}
+
+bool Timeline::run_in_one_pass(std::span<const OpPlace> readers, StoragePlace first, std::span<const OpPlace> writers, StoragePlace storage,
+                               std::vector<StoragePlace>& temporaries) {
+  for (const OpPlace reader : readers) rebuild_dead(reader, first, temporaries);
+  if (!is_lean(readers[0], first)) return false;
+  for (const StoragePlace side : problem_.sides(readers[0])) need(side);
+  for (const OpPlace reader : readers) need_living(reader, first);
   hold(at_, size(storage));
   open(storage);
   live_ += size(storage);

@@ -53,8 +53,13 @@ class Timeline {
   void start_fetch(GapPlace gap, Nanos room);
   void need(StoragePlace storage);
   void rebuild(StoragePlace storage, std::vector<StoragePlace>& temporaries);
-  // In one pass over the op that makes it and those that change it after; false: they run one by one.
+  // In one pass over the op that makes it and those that change it after, or over its dead source's maker; false: they run one
+  // by one.
   bool rebuild_at_once(std::span<const OpPlace> writers, StoragePlace storage, std::vector<StoragePlace>& temporaries);
+  bool rebuild_straight(OpPlace writer, StoragePlace storage, std::vector<StoragePlace>& temporaries);
+  // `readers`: the ops whose arguments it reads, of which the first makes `first`; `writers`: those it stands for.
+  bool run_in_one_pass(std::span<const OpPlace> readers, StoragePlace first, std::span<const OpPlace> writers, StoragePlace storage,
+                       std::vector<StoragePlace>& temporaries);
   void rerun(OpPlace writer, StoragePlace wanted, bool makes, std::vector<StoragePlace>& temporaries);
   void rebuild_dead(OpPlace writer, StoragePlace wanted, std::vector<StoragePlace>& temporaries);
   void need_living(OpPlace writer, StoragePlace wanted);

@@ -169,6 +169,7 @@ class Call {
       find_outputs();
       if (recipe_ && traits_.lean) find_lean();
       if (recipe_ && recipe_->in_place) find_ride();
+      if (recipe_ && traits_.casts) find_straight();
       if (timed_ && adapter_.options().roofline) adapter_.options().roofline->expect(recipe_.get(), engine_.whole() - whole_before_);
       if (engine_.wants_ops()) trace();
       keep_recipe();
@@ -200,7 +201,7 @@ class Call {
     const auto view = [](const Ids& ids) { return std::span<const StorageId>(ids.data(), ids.size()); };
     engine_.note_step_op({.name = op_.schema().name(), .phase = current_phase(), .stream = adapter_.stream(), .start = begin_,
                        .duration = adapter_.device().now() - begin_, .transient = engine_.peak_in_op() - whole_before_,
-                       .timed = timed_, .lean = recipe_ && (recipe_->lean != nullptr || recipe_->rides) ? recipe_->lean_time : 0_ns, .replayable = traits_.replay != Replay::never, .why_not = why_not(), .inputs = view(inputs),
+                       .timed = timed_, .lean = recipe_ && (recipe_->lean != nullptr || recipe_->rides || recipe_->straight) ? recipe_->lean_time : 0_ns, .replayable = traits_.replay != Replay::never, .why_not = why_not(), .inputs = view(inputs),
                        .outputs = view(outputs), .mutated = view(mutated), .aliased = view(aliased)}, key_);
   }
 
@@ -300,6 +301,16 @@ class Call {
     Bytes read;
     for (const Ingredient& ingredient : recipe_->ingredients) read += ingredient.record->size;
     recipe_->lean_time = roofline->estimate_pass(*recipe_, read) - roofline->estimate_pass(*recipe_, 0_B) + 1_ns;
+  }
+
+  // In one pass with the norm whose result it casts, once that is dead.
+  void find_straight() {
+    const auto& roofline = adapter_.options().roofline;
+    const c10::IValue& value = results()[0];
+    if (!roofline || !may_cast_norm(*recipe_) || !value.isTensor()) return;
+    TensorFacts& made = recipe_->results.emplace_back();
+    recipe_->straight = tell_result(adapter_, value.toTensor(), made) && made.record->born >= clock_ && casts_norm(*recipe_);
+    if (recipe_->straight) recipe_->lean_time = roofline->estimate_pass(*recipe_, made.record->size);
   }
 
   // Records born in this op: outputs that are nobody's view and large enough to leave.

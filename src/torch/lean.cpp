@@ -8,6 +8,8 @@
 #include <array>
 #include <atomic>
 
+#include "torch/fused.h"
+
 namespace spillway {
 
 namespace {
@@ -74,6 +76,23 @@ at::Tensor dropout_cuda(const LeanCall& call) {
   return at::redispatch::native_dropout_backward(call.recipe.keys, input, call.sides[0], scale);
 }
 
+// --- native_layer_norm(input, normalized_shape, weight, bias, eps) ----------------------------------------------------
+// By a kernel of our own: torch has none that takes the statistics.
+
+// Without weight or bias torch's two kernels round differently from each other.
+bool is_whole_and_affine(const TorchRecipe& recipe) {
+  if (!has_fused_kernels() || recipe.tensors.size() != 3 || recipe.tensors[1].position != 2 || recipe.tensors[2].position != 3) return false;
+  const caffe2::TypeMeta dtype = recipe.results[0].dtype;
+  const bool known = dtype == caffe2::TypeMeta::Make<float>() || dtype == caffe2::TypeMeta::Make<c10::Half>() || dtype == caffe2::TypeMeta::Make<c10::BFloat16>();
+  return known && std::ranges::all_of(recipe.tensors, [&](const TensorSlot& slot) { return slot.facts.dtype == dtype && is_contiguous(slot.facts); });
+}
+
+at::Tensor layer_norm(const LeanCall& call) {
+  const FusedChain chain{.norm = &call.recipe};
+  return run_fused({.chain = chain, .x = call.arguments[0].toTensor(), .weight = call.arguments[2].toTensor(),
+                    .bias = call.arguments[3].toTensor(), .mean = call.sides[0], .invstd = call.sides[1], .z = {}});
+}
+
 // --- max_pool2d_with_indices(input, ...) ------------------------------------------------------------------------------
 // The indices count over one plane of the input.
 
@@ -100,8 +119,9 @@ at::Tensor max_pool(const LeanCall& call) {
 
 // On a card max pooling by its indices has other bits than the op in some channels-last shapes: no rule.
 constexpr std::array kRules = {
-    LeanRule{"aten::native_batch_norm", c10::kCUDA, /*proven=*/true, /*sides=*/2, 40, trains, batch_norm, /*fuses=*/true},
+    LeanRule{"aten::native_batch_norm", c10::kCUDA, /*proven=*/true, /*sides=*/2, 40, trains, batch_norm, Fuses::changes},
     LeanRule{"aten::native_dropout", c10::kCUDA, /*proven=*/true, /*sides=*/1, 70, drops_some, dropout_cuda},
+    LeanRule{"aten::native_layer_norm", c10::kCUDA, /*proven=*/true, /*sides=*/2, 70, is_whole_and_affine, layer_norm, Fuses::casts},
     LeanRule{"aten::native_dropout", c10::kCPU, /*proven=*/true, /*sides=*/1, 40, drops_some, dropout_cpu},
     LeanRule{"aten::max_pool2d_with_indices", c10::kCPU, /*proven=*/true, /*sides=*/1, 50, lies_alike_and_keeps_nans, max_pool},
 };
@@ -150,7 +170,7 @@ const LeanRule* find_lean_rule(const TorchRecipe& recipe, c10::DeviceType where)
 at::Tensor run_lean(const LeanCall& call) {
   const c10::impl::ExcludeDispatchKeyGuard as_they_are{c10::autocast_dispatch_keyset};
   at::Tensor made = call.recipe.lean->run(call);
-  return lies_as_before(made, call.recipe.results[0]) ? made : at::Tensor();
+  return made.defined() && lies_as_before(made, call.recipe.results[0]) ? made : at::Tensor();
 }
 
 }  // namespace spillway

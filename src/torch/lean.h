@@ -22,6 +22,9 @@ struct LeanCall {
   std::span<const at::Tensor> sides;
 };
 
+// What is made again in one pass with an op's first result: nothing; ops that change it in place; a cast of it. See fused.h.
+enum class Fuses : std::uint8_t { nothing, changes, casts };
+
 struct LeanRule {
   std::string_view op;
   c10::DeviceType where;
@@ -30,7 +33,7 @@ struct LeanRule {
   std::int64_t percent; // of the operator's own time, where that is all there is to go by
   bool (*applies)(const TorchRecipe& recipe);
   at::Tensor (*run)(const LeanCall& call);
-  bool fuses = false;   // with what changes its result in place; see fused.h
+  Fuses fuses = Fuses::nothing;
 };
 
 enum class LeanMode : int { none, proven, all };  // all: for the tests that prove

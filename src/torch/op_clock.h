@@ -16,6 +16,8 @@ class OpClock {
   virtual void stop() = 0;
   // What was waited for since the start is none of the op's time.
   virtual void restart() = 0;
+  // The device waits for so long before it goes on: meanwhile the host gets ahead of it.
+  virtual void hold_back(Nanos time) = 0;
   // Of every pair since the last read, in order. Waits for the device.
   [[nodiscard]] virtual std::vector<Nanos> read() = 0;
 };

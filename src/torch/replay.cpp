@@ -6,6 +6,7 @@
 #include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
+#include <algorithm>
 #include <exception>
 #include <thread>
 #include <unordered_map>
@@ -121,7 +122,8 @@ class Rebuild {
     StoragePtr made;
     // A copy: the record's list may change while the lock is not held, its recipes live as long as it does.
     const std::vector<Recipe*> recipes = record.recipes;
-    if (const auto chain = find_fused_chain(recipes)) made = run_at_once(*chain, record);
+    const auto chain = find_fused_chain(recipes);
+    if (chain && !(chain->cast != nullptr && temporaries_.contains(&chain->source()))) made = run_at_once(*chain, record);
     if (made) return made;
     for (Recipe* recipe : recipes) made = run(static_cast<TorchRecipe&>(*recipe), record, made);
     return made;
@@ -210,7 +212,7 @@ class Rebuild {
     for (const TensorFacts* facts : inputs) {
       if (facts->record != nullptr && facts->record->residence == Residence::gone) temporary(*facts->record);
     }
-    const Sides sides(engine_, *chain.norm, wanted);
+    const Sides sides(engine_, *chain.norm, chain.cast != nullptr ? chain.source() : wanted);
     if (sides.records().empty()) return nullptr;
     c10::SmallVector<Use, 8> uses;
     for (Record* side : sides.records()) uses.push_back({side, false});
@@ -242,9 +244,11 @@ class Rebuild {
 
   FusedCall fused_call(const FusedChain& chain, const Record& wanted) {
     FusedCall call{.chain = chain};
+    const auto places = chain.places();
     for (const TensorSlot& slot : chain.norm->tensors) {
       at::Tensor* const into[] = {&call.x, &call.weight, &call.bias};
-      if (slot.position < 3) *into[slot.position] = tensor(slot.facts, wanted, nullptr);
+      const auto found = std::ranges::find(places, slot.position);
+      if (found != places.end()) *into[found - places.begin()] = tensor(slot.facts, wanted, nullptr);
     }
     call.mean = tensor(chain.norm->results[1], wanted, nullptr);
     call.invstd = tensor(chain.norm->results[2], wanted, nullptr);
@@ -253,12 +257,13 @@ class Rebuild {
   }
 
   StoragePtr execute(const FusedCall& call, std::span<const Use> uses) {
-    const FrameGuard frame(call.chain.norm->op, uses, /*replay=*/true);
+    const TorchRecipe& shown = call.chain.cast != nullptr ? *call.chain.cast : *call.chain.norm;
+    const FrameGuard frame(shown.op, uses, /*replay=*/true);
     const c10::impl::ExcludeDispatchKeyGuard no_handler{c10::DispatchKeySet(kKey)};
     const Nanos begin = adapter_.device().now();
     const at::Tensor made = run_fused(call);
     if (!made.defined()) return nullptr;
-    latest_ = {call.chain.norm->traced, begin, adapter_.device().now() - begin, /*lean=*/true};
+    latest_ = {shown.traced, begin, adapter_.device().now() - begin, /*lean=*/true};
     return StoragePtr::reclaim_copy(made.storage().unsafeGetStorageImpl());
   }
 

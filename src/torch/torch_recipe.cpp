@@ -186,7 +186,7 @@ void put_back(TorchRecipe* recipe) {
   recipe->sides.clear();
   recipe->results.clear();
   recipe->lean = nullptr;
-  recipe->rides = false;
+  recipe->rides = recipe->straight = false;
   shelf.put(recipe);
 }
 

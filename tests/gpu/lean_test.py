@@ -41,6 +41,16 @@ def batch_norm_addition_and_relu_are_made_again_in_one_pass():
     proves("norm_chain")
 
 
+@check
+def layer_norm_is_made_again_from_its_statistics():
+    proves("layer_norm")
+
+
+@check
+def a_cast_of_a_dead_layer_norm_is_made_again_in_one_pass():
+    proves("cast_norm", (torch.bfloat16, torch.float16))
+
+
 def rebuild_time(result, library, rounds=12):
     """Milliseconds on the card of a rebuild and one tiny read, the middle of several."""
     took = []
@@ -54,6 +64,16 @@ def rebuild_time(result, library, rounds=12):
         torch.cuda.synchronize()
         took.append(begin.elapsed_time(end))
     return sorted(took)[rounds // 2]
+
+
+def tell_cost(name, make, library):
+    times = []
+    for mode in (0, 2):
+        library.lean(mode)
+        results = make()
+        times.append(rebuild_time(results[0], library) * (1 << 30) / (results[0].numel() * results[0].element_size()))
+        del results
+    print(f"  {name}: {times[0]:.2f} ms per GiB by the ops, {times[1]:.2f} leanly", flush=True)
 
 
 @check
@@ -75,13 +95,10 @@ def what_rebuilds_cost():
                 "norm add relu": lambda norm=norm, z=z: (lambda r: (r[0].add_(z).relu_(), *r[1:]))(norm()),
                 "dropout": lambda x=x: aten.native_dropout(x, 0.1, True)}  # fmt: skip
         for name, make in made.items():
-            times = []
-            for mode in (0, 2):
-                library.lean(mode)
-                results = make()
-                times.append(rebuild_time(results[0], library) * (1 << 30) / (results[0].numel() * results[0].element_size()))
-                del results
-            print(f"  {name}, {dtype}, {layout}: {times[0]:.2f} ms per GiB by the ops, {times[1]:.2f} leanly", flush=True)
+            tell_cost(f"{name}, {dtype}, {layout}", make, library)
+    x, weight, bias = torch.randn(16, 1, 1024, 1024, device="cuda"), torch.randn(1024, device="cuda"), torch.randn(1024, device="cuda")
+    tell_cost("layer norm", lambda: aten.native_layer_norm(x, [1024], weight, bias, 1e-5), library)
+    tell_cost("layer norm, cast", lambda: (lambda r: (r[0].bfloat16(), *r[1:]))(aten.native_layer_norm(x, [1024], weight, bias, 1e-5)), library)
 
 
 class Residual(nn.Module):

@@ -91,7 +91,33 @@ def norm_chain(device, dtype):
         yield f"{name} {weights} weights {then}", call
 
 
-RULES = {"dropout": dropout, "max_pool": max_pool, "batch_norm": batch_norm, "norm_chain": norm_chain}
+ROWS = [(33, 71), (4, 7, 64), (2, 257, 256), (3, 5, 1024), (2, 3, 4100), (129, 3)]
+
+
+def layer_norm(device, dtype):
+    for name, values in inputs(ROWS, device, dtype):
+        weight, bias = (torch.randn(values.shape[-1], device=device).to(dtype) for _ in range(2))
+
+        def call(values=values, weight=weight, bias=bias):
+            return aten.native_layer_norm(values, [values.shape[-1]], weight, bias, 1e-5)
+
+        yield name, call
+
+
+def cast_norm(device, dtype):
+    """Layer norm in single precision, cast to the dtype and dead: two ops, one pass."""
+    for name, values in inputs(ROWS, device, torch.float32):
+        weight, bias = (torch.randn(values.shape[-1], device=device) for _ in range(2))
+
+        def call(values=values, weight=weight, bias=bias):
+            result, *sides = aten.native_layer_norm(values, [values.shape[-1]], weight, bias, 1e-5)
+            return result.to(dtype), *sides
+
+        yield name, call
+
+
+RULES = {"dropout": dropout, "max_pool": max_pool, "batch_norm": batch_norm, "norm_chain": norm_chain, "layer_norm": layer_norm,
+         "cast_norm": cast_norm}  # fmt: skip
 
 
 def raw(tensor):

@@ -31,9 +31,9 @@ def test_max_pooling_is_made_again_from_its_indices(dtype):
     assert told["lean"] == (told["cases"] if wide else 0)
 
 
-@pytest.mark.parametrize("rule", ["batch_norm", "norm_chain"])
-def test_batch_norm_has_no_rule_on_the_cpu(rule):
-    told = prove(rule, "float32")
+@pytest.mark.parametrize(("rule", "dtype"), [("batch_norm", "float32"), ("norm_chain", "float32"), ("layer_norm", "float32"), ("cast_norm", "bfloat16")])
+def test_norms_have_no_rule_on_the_cpu(rule, dtype):
+    told = prove(rule, dtype)
     assert told["differ"] == []
     assert told["lean"] == 0 < told["ops"]
 

@@ -28,6 +28,7 @@ class CudaOpClock final : public OpClock {
   [[nodiscard]] bool start() override;
   void stop() override;
   void restart() override;
+  void hold_back(Nanos time) override;
   [[nodiscard]] std::vector<Nanos> read() override;
 
  private:

@@ -5,6 +5,7 @@
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
 
+#include "torch/cuda/layer_norm.h"
 #include "torch/cuda/norm_chain.h"
 #include "torch/fused.h"
 #include "torch/lean.h"
@@ -33,13 +34,29 @@ bool is_affine(const FusedCall& call, std::int64_t channels) {
   return !call.weight.defined() || !call.bias.defined() || call.weight.scalar_type() == call.bias.scalar_type();
 }
 
-}  // namespace
+at::Tensor run_layer_norm(const FusedCall& call) {
+  const TensorFacts& made = (call.chain.cast != nullptr ? call.chain.cast : call.chain.norm)->results[0];
+  const std::int64_t columns = call.weight.numel(), rows = call.x.numel() / columns;
+  if (!is_statistic(call.mean, rows) || !is_statistic(call.invstd, rows) || call.bias.numel() != columns) return {};
+  at::Tensor out = at::detail::empty_strided_cuda(made.sizes, made.strides, made.dtype.toScalarType(), call.x.device());
+  const LayerNorm norm{.type = type_of(call.x),
+                       .out_type = type_of(out),
+                       .rows = rows,
+                       .columns = columns,
+                       .x = address(call.x),
+                       .weight = address(call.weight),
+                       .bias = address(call.bias),
+                       .mean = static_cast<const float*>(address(call.mean)),
+                       .rstd = static_cast<const float*>(address(call.invstd)),
+                       .out = out.mutable_data_ptr()};
+  C10_CUDA_CHECK(run_layer_norm(norm, at::cuda::getCurrentCUDAStream()));
+  return out;
+}
 
-at::Tensor run_fused_cuda(const FusedCall& call) {
+at::Tensor run_batch_norm(const FusedCall& call) {
   const TensorFacts& made = call.chain.norm->results[0];
   const std::int64_t channels = made.sizes[1];
   if (!is_statistic(call.mean, channels) || !is_statistic(call.invstd, channels) || !is_affine(call, channels)) return {};
-  const c10::cuda::CUDAGuard there(call.x.device());
   at::Tensor out = at::detail::empty_strided_cuda(made.sizes, made.strides, call.x.scalar_type(), call.x.device());
   const NormChain chain{.type = type_of(call.x),
                         .weight_type = call.weight.defined() ? type_of(call.weight) : call.bias.defined() ? type_of(call.bias) : NormType::single,
@@ -57,6 +74,13 @@ at::Tensor run_fused_cuda(const FusedCall& call) {
                         .out = out.mutable_data_ptr()};
   C10_CUDA_CHECK(run_norm_chain(chain, at::cuda::getCurrentCUDAStream()));
   return out;
+}
+
+}  // namespace
+
+at::Tensor run_fused_cuda(const FusedCall& call) {
+  const c10::cuda::CUDAGuard there(call.x.device());
+  return call.chain.norm->lean->fuses == Fuses::casts ? run_layer_norm(call) : run_batch_norm(call);
 }
 
 }  // namespace spillway

@@ -1,31 +1,11 @@
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
 #include <algorithm>
 
 #include "torch/cuda/norm_chain.h"
+#include "torch/cuda/numbers.cuh"
 
 namespace spillway {
 
 namespace {
-
-__device__ float widen(float value) { return value; }
-__device__ float widen(__half value) { return __half2float(value); }
-__device__ float widen(__nv_bfloat16 value) { return __bfloat162float(value); }
-
-template <class T>
-__device__ T narrow(float value);
-template <>
-__device__ float narrow<float>(float value) { return value; }
-template <>
-__device__ __half narrow<__half>(float value) { return __float2half_rn(value); }
-template <>
-__device__ __nv_bfloat16 narrow<__nv_bfloat16>(float value) { return __float2bfloat16_rn(value); }
-
-template <class T, int N>
-struct alignas(sizeof(T) * N) Vector {
-  T at[N];
-};
 
 struct Channel {
   float weight, bias, mean, invstd;
@@ -82,9 +62,6 @@ __global__ void planes(const NormChain chain, std::int64_t rows, std::int64_t co
   }
 }
 
-constexpr std::int64_t kThreads = 256;
-constexpr std::int64_t kMostBlocks = 132 * 16;  // an H200 has 132 multiprocessors; the rest is the loops' work
-
 template <class T, class W, int N>
 cudaError_t launch(const NormChain& chain, cudaStream_t stream) {
   const std::int64_t rows = chain.channels_last ? chain.batch * chain.plane : chain.batch * chain.channels;
@@ -98,13 +75,11 @@ cudaError_t launch(const NormChain& chain, cudaStream_t stream) {
   return cudaGetLastError();
 }
 
-bool is_aligned(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; }
-
 template <class T, class W>
 cudaError_t choose_width(const NormChain& chain, cudaStream_t stream) {
   constexpr int kWide = 16 / sizeof(T);
   const std::int64_t along = chain.channels_last ? chain.channels : chain.plane;
-  const bool wide = along % kWide == 0 && is_aligned(chain.x) && is_aligned(chain.z) && is_aligned(chain.out);
+  const bool wide = along % kWide == 0 && is_aligned<16>(chain.x) && is_aligned<16>(chain.z) && is_aligned<16>(chain.out);
   return wide ? launch<T, W, kWide>(chain, stream) : launch<T, W, 1>(chain, stream);
 }
 

@@ -13,9 +13,9 @@ struct Walk {
   Nanos now;
   int asked = 0;
 
-  void step(Nanos takes, bool as_planned = true) {
+  void step(Nanos takes, bool as_planned = true, bool quiet = true) {
     now += takes;
-    stride.note_step(as_planned, [this] { return ++asked, now; });
+    stride.note_step(as_planned, quiet, [this] { return ++asked, now; });
   }
   void steps(const std::vector<Nanos>& all) {
     for (const Nanos takes : all) step(takes);
@@ -44,6 +44,19 @@ TEST(Stride, AStepThatWentAnotherWayBeginsItAnew) {
   EXPECT_FALSE(walk.stride.settled());
   walk.steps({10_ms, 10_ms, 10_ms, 20_ms, 20_ms, 20_ms, 30_ms, 30_ms, 30_ms});
   EXPECT_EQ(walk.stride.time(), 20_ms);
+}
+
+TEST(Stride, IsNotTimedWhileSomebodyPlans) {
+  Walk walk;
+  for (int i = 0; i < 20; ++i) walk.step(50_ms, /*as_planned=*/true, /*quiet=*/false);
+  EXPECT_TRUE(walk.stride.settled());
+  EXPECT_EQ(walk.asked, 0);
+  EXPECT_EQ(walk.stride.tried(), 0);
+  walk.steps({40_ms, 10_ms, 10_ms, 10_ms, 30_ms, 30_ms});
+  EXPECT_FALSE(walk.stride.time().has_value());
+  walk.step(30_ms);
+  EXPECT_EQ(walk.stride.time(), 10_ms);
+  EXPECT_EQ(walk.stride.tried(), 7);
 }
 
 }  // namespace
