@@ -1,5 +1,7 @@
 #include "engine/planner.h"
 
+#include <algorithm>
+
 #include "base/signals.h"
 #include "liveness/liveness.h"
 #include "plan/reasons.h"
@@ -10,6 +12,9 @@ namespace {
 
 constexpr int kTriesARound = 2000;
 constexpr int kAWay = 6;       // of all rounds' tries, a part for each of the other ways
+constexpr int kLook = 20;      // of a way's tries, a part to see which are the best
+constexpr std::size_t kBestWays = 3;
+constexpr std::int64_t kDear = 5;  // a part of a step's time: a plan that costs more is worth going every way to its end
 constexpr int kFruitless = 3;  // rounds in a row
 constexpr int kPlacingRounds = 6;
 constexpr std::int64_t kBudgetParts = 200;  // of the budget, less in every round
@@ -19,6 +24,8 @@ constexpr std::int64_t kLeastGain = 100;    // a part of a step's time
 bool is_worth(const Prediction& better, const Prediction& than) {
   return better.over < than.over || better.time.count < than.time.count - than.time.count / kLeastGain;
 }
+
+bool is_dear(const Prediction& plan) { return plan.over > 0_B || plan.time.count > plan.plain_time.count + plan.plain_time.count / kDear; }
 
 // Without places some wait for each other's memory and others leave unasked: simulated steps took up to 15 % more than was
 // planned, and on a card, where memory that changes its address takes the host long, up to 60 %.
@@ -208,7 +215,13 @@ void Planner::work(const PlanTask& task) {
     publish(task, request, std::move(script));
   };
   if (plan_.gaps.empty() || !task.policy->improves || task.quick) return;
-  for (int way = 0; way < (plan_.predicted.over > 0_B ? kOtherWays : kPatientWay) && !is_stale(); ++way) consider(plan_another_way(request, way, task.rounds * kTriesARound / kAWay));
+  const int tries = task.rounds * kTriesARound / kAWay;
+  std::vector<Plan> ways;
+  for (int way = 0; way < (plan_.predicted.over > 0_B ? kOtherWays : kPatientWay) && !is_stale(); ++way) ways.push_back(plan_another_way(request, way, tries / kLook));
+  std::ranges::stable_sort(ways, is_better, &Plan::predicted);
+  for (std::size_t way = 0; way < ways.size() && (way < kBestWays || is_dear(plan_.predicted)) && !is_stale(); ++way) {
+    consider(improve(request, ways[way], way < kBestWays ? tries / 2 : tries, static_cast<std::uint32_t>(way)));
+  }
   for (int round = 0, fruitless = 0; round < task.rounds && fruitless < kFruitless && !is_stale(); ++round) {
     Plan found = improve(request, plan_, kTriesARound, static_cast<std::uint32_t>(round));
     fruitless = is_better(found.predicted, plan_.predicted) ? 0 : fruitless + 1;

@@ -5,6 +5,7 @@
 #include <limits>
 #include <random>
 #include <tuple>
+#include <utility>
 
 #include "plan/papers.h"
 #include "plan/prices.h"
@@ -159,8 +160,26 @@ class Search {
   }
 
   void judge() {
-    now_ = timeline_.run(choices_);
+    if (std::exchange(trying_, false)) std::swap(now_, before_.outcome);
+    std::swap(now_, timeline_.run(choices_));
     missing_ = missing(now_);
+  }
+
+  // What is changed and judged from here on can be undone.
+  void try_out() {
+    before_.choices = choices_;
+    before_.missing = missing_;
+    trying_ = true;
+  }
+
+  void undo() {
+    std::swap(choices_, before_.choices);
+    std::swap(now_, before_.outcome);
+    missing_ = before_.missing;
+  }
+
+  [[nodiscard]] bool is_better_than_before() const {
+    return missing_ < before_.missing || (missing_ == before_.missing && now_.sum.time < before_.outcome.sum.time);
   }
 
   // Bytes over budget, summed over ops: what a change must lessen.
@@ -285,31 +304,23 @@ class Search {
 
   // Nanoseconds per byte it really relieves.
   [[nodiscard]] double score_of(const Candidate& candidate) {
-    const std::vector<Choice> choices = choices_;
-    const Outcome before = now_;
-    const double lack = missing_;
+    try_out();
     choices_[candidate.gap] = {candidate.remedy, problem_.gaps()[candidate.gap].end};
     evaluate();
-    const double gain = lack - missing_;
-    const double costs = static_cast<double>((now_.sum.time - before.sum.time).count) + 1;
-    choices_ = choices;
-    now_ = before;
-    missing_ = lack;
+    const double gain = before_.missing - missing_;
+    const double costs = static_cast<double>((now_.sum.time - before_.outcome.sum.time).count) + 1;
+    undo();
     return gain > 0 ? costs / gain : std::numeric_limits<double>::infinity();
   }
 
   bool keep_if_better(GapPlace gap, Remedy remedy) { return keep_if_better({{gap, remedy}}); }
 
   bool keep_if_better(std::initializer_list<std::pair<GapPlace, Remedy>> changes) {
-    const std::vector<Choice> before = choices_;
-    const Outcome outcome = now_;
-    const double lack = missing_;
+    try_out();
     for (const auto& [gap, remedy] : changes) choices_[gap] = {remedy, problem_.gaps()[gap].end};
     evaluate();
-    if (missing_ < lack || (missing_ == lack && now_.sum.time < outcome.sum.time)) return true;
-    choices_ = before;
-    now_ = outcome;
-    missing_ = lack;
+    if (is_better_than_before()) return true;
+    undo();
     return false;
   }
 
@@ -318,14 +329,10 @@ class Search {
     const Gap& over = problem_.gaps()[gap];
     const OpPlace before = choices_[gap].fetch_at, by = 1 + static_cast<OpPlace>(dice() % 3);
     const OpPlace at = dice() % 2 == 0 ? std::min(before + by, over.end) : before - std::min(by, before - over.begin);
-    const Outcome outcome = now_;
-    const double lack = missing_;
+    try_out();
     choices_[gap].fetch_at = at;
     judge();
-    if (missing_ < lack || (missing_ == lack && now_.sum.time < outcome.sum.time)) return;
-    choices_[gap].fetch_at = before;
-    now_ = outcome;
-    missing_ = lack;
+    if (!is_better_than_before()) undo();
   }
 
   // From a random place on, the first gap that is not kept.
@@ -352,6 +359,13 @@ class Search {
   std::vector<Choice> choices_;
   Outcome now_;
   double missing_ = 0;
+  struct Before {
+    std::vector<Choice> choices;
+    Outcome outcome;
+    double missing = 0;
+  };
+  Before before_;
+  bool trying_ = false;  // the next outcome does not take the place of the one to go back to
   bool patient_ = false;
   std::vector<Bytes> taken_;  // by op, while ways back are placed
   std::vector<std::pair<OpPlace, Bytes>> lacking_;

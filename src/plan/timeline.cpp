@@ -26,7 +26,7 @@ Prediction predict(const PlanRequest& request, const Plan& plan) {
   return Timeline(problem).run(choices_of(problem, plan)).sum;
 }
 
-const Outcome& Timeline::run(std::span<const Choice> choices, BlockLog* log) {
+Outcome& Timeline::run(std::span<const Choice> choices, BlockLog* log) {
   log_ = log;
   begin(choices);
   for (at_ = 0; at_ < step_.op_count(); ++at_) run_op(at_);

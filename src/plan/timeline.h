@@ -33,9 +33,9 @@ class Timeline {
  public:
   explicit Timeline(const Problem& problem);
 
-  // The outcome is good until the next call. Linear in accesses, actions and reruns.
-  // `log`: the blocks it takes are written down there.
-  const Outcome& run(std::span<const Choice> choices, BlockLog* log = nullptr);
+  // The outcome is good until the next call; it may be swapped for another, whose room is then used. Linear in accesses, actions
+  // and reruns. `log`: the blocks it takes are written down there.
+  Outcome& run(std::span<const Choice> choices, BlockLog* log = nullptr);
 
  private:
   enum class State : std::uint8_t { absent, here, coming, away, dropped };
