@@ -169,6 +169,59 @@ TEST(Hybrid, WithoutItsSideALeanRebuildIsARunOfTheOp) {
   EXPECT_EQ(plan.gaps[0].remedy, Remedy::move);
 }
 
+// A norm of x makes a and its statistics, a cast makes h of a, and a is dead long before h is wanted again; `dies`: the
+// statistics, too.
+Trace with_a_cast(bool dies) {
+  StepMaker maker;
+  maker.birth("x", 1_MiB, StorageKind::input);
+  for (int step = 0; step < 2; ++step) {
+    maker.begin();
+    maker.birth("a", 5_MiB);
+    maker.birth("statistics", 1_KiB);
+    maker.op("norm", {.in = {"x"}, .out = {"a", "statistics"}, .takes = 30_ms});
+    maker.birth("h", 16_MiB);
+    maker.op("cast", {.in = {"a"}, .out = {"h"}, .takes = 20_us});
+    maker.death("a");
+    if (dies) maker.death("statistics");
+    maker.birth("b", 2_MiB);
+    maker.op("second", {.in = {"h"}, .out = {"b"}, .takes = 20_ms});
+    maker.birth("c", 80_MiB);
+    maker.op("third", {.in = {"b"}, .out = {"c"}, .takes = 20_ms});
+    maker.death("c");
+    maker.op("between", {.in = {"b"}, .takes = 20_ms});
+    maker.op("last", {.in = {"h", "b"}, .takes = 1_ms});
+    if (!dies) maker.death("statistics");
+    maker.death("h");
+    maker.death("b");
+    maker.end();
+  }
+  return maker.trace();
+}
+
+Prediction with_h_dropped(const Trace& trace) {
+  const std::vector<Nanos> lean{5_us, 7_us, 0_ns, 0_ns, 0_ns, 0_ns};
+  const Liveness step(trace, *find_steady_step(trace));
+  const PlanRequest request{.step = step, .costs = kCard, .budget = 90_MiB, .lean = lean};
+  const Problem problem(request);
+  for (GapPlace gap = 0; gap < problem.gap_count(); ++gap) {
+    if (problem.size(gap) == 16_MiB && problem.may_drop(gap)) return predict(request, {.gaps = {{problem.gaps()[gap], Remedy::drop, problem.gaps()[gap].end}}, .predicted = {}});
+  }
+  return {};
+}
+
+TEST(Timeline, ACastOfADeadNormIsMadeInOnePassFromWhatTheNormWasMadeOf) {
+  const Prediction found = with_h_dropped(with_a_cast(/*dies=*/false));
+  EXPECT_EQ(found.rebuilt, 16_MiB);
+  EXPECT_EQ(found.rebuild, 7_us + kCard.per_replay);
+  EXPECT_EQ(found.peak, 83_MiB + 1_KiB);  // x, b, c and the statistics: what is dead does not come back
+}
+
+TEST(Timeline, WithoutTheStatisticsTheNormRunsAgainAndThenTheCast) {
+  const Prediction found = with_h_dropped(with_a_cast(/*dies=*/true));
+  EXPECT_EQ(found.rebuilt, 21_MiB);
+  EXPECT_EQ(found.rebuild, 30_ms + 20_us + kCard.per_replay + kCard.per_replay);
+}
+
 TEST(Link, TakesWhatFitsIntoEveryWindow) {
   Link link(100_ms, 10);
   EXPECT_TRUE(link.try_take(0_ms, 50_ms, 30_ms));
