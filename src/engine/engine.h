@@ -244,7 +244,7 @@ class Engine {
   [[nodiscard]] bool wants_ops() const { return tape_.on() || recorder_.on(); }
   [[nodiscard]] bool wants_times() const { return recorder_.on_planned_step() || retimes_ || (tape_.on() && !course_.on); }
   // How far the host should be ahead of the device in the step that begins: see Note [Times of a step without a plan].
-  [[nodiscard]] Nanos wanted_lead() const { return retimes_ ? course_.promise.time : 0_ns; }
+  [[nodiscard]] Nanos wanted_lead() const;
   void note_step_op(const OpNote& note, OpKey key);
   // Without the lock. False: neither holds until the step ends, since nothing of that begins in the middle of one.
   [[nodiscard]] bool follows_ops() const { return follows_.load(std::memory_order_relaxed); }

@@ -4,7 +4,7 @@
 // Before there is a plan the host makes room as it goes, so the card often waits for it, and an op's time holds some of that
 // waiting: up to a fifth of a step. A plan made from such times hides copies behind work that is not there. Once the run has
 // settled in its first plan the host runs ahead, and one step is measured again. Measuring every op slows the host down, too,
-// so before that step the device is given nothing to do for as long as a step takes.
+// so before that step the device is given nothing to do for as long as a step takes, within reason.
 #include <algorithm>
 #include <numeric>
 
@@ -16,6 +16,7 @@ namespace {
 
 constexpr int kMostRetimings = 3;         // of one recorded step
 constexpr std::int64_t kFarFromPlan = 20;  // a part of a step's time
+constexpr Nanos kMostLead = 500_ms;
 constexpr double kMostBesideCopies = 0.5;  // of the kernels' time
 
 }  // namespace
@@ -28,6 +29,8 @@ bool Engine::is_time_to_retime() const {
   const Nanos planned = course_.promise.time;
   return retimings_ == 0 || (took && std::abs((*took - planned).count) > planned.count / kFarFromPlan && !course_.judged);
 }
+
+Nanos Engine::wanted_lead() const { return retimes_ ? std::min(course_.promise.time, kMostLead) : 0_ns; }
 
 void Engine::retime(const std::vector<Nanos>& durations, Lock& lock) {
   ++retimings_;

@@ -75,7 +75,7 @@ void Adapter::end_step() {
     options_.roofline->correct(durations);
   }
   engine_.end_step(durations);
-  if (!options_.clock) return;
+  if (!options_.clock || (options_.capturing && options_.capturing())) return;
   const auto lead = [&] { const auto lock = engine_.lock(); return engine_.wanted_lead(); }();
   if (lead > 0_ns) options_.clock->hold_back(lead);
 }
