@@ -130,7 +130,7 @@ Record* Engine::try_allocate(Bytes size, StreamId on, const char* maker) {
   record->id = StorageId{storages_++};
   record->size = size;
   record->streams = meet(on);
-  record->last_use = record->born = clock_;
+  record->last_use = record->born = record->forward_use = clock_;
   record->born_step = step_;
   record->maker = maker;
   settle(*record, *block);
@@ -367,11 +367,13 @@ std::optional<Shortage> Engine::acquire(std::span<const Use> uses, StreamId on, 
   }
   if (returns_.backward && rebuilding_ == 0) note_backward(uses);
   ++clock_;
+  const bool own = rebuilding_ == 0;  // for the program, not to make another again
   ++stats_.ops;
   std::vector<Arrival> waits;
   for (const Use& use : uses) {
     Record& record = *use.record;
     record.last_use = clock_;
+    if (own) record.forward_use = returns_.backward ? 0 : clock_;
     record.streams |= meet(on);
     // A stream beyond the 64th shares its bit and waits each time.
     if (record.arrival && (on.index >= 64 || (record.arrived_on & bit(on)) == 0)) {

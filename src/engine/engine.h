@@ -320,6 +320,7 @@ class Engine {
   void free_block(const Block& block, std::span<const Tick> last_uses);
   [[nodiscard]] bool make_room(Bytes size, Lock& lock);
   [[nodiscard]] std::vector<Record*> pick_victims(Bytes size) const;
+  [[nodiscard]] double staleness(const Record& record) const;
   void evict_all(Leave leave, Lock& lock);
   void evict_these(std::vector<Record*>& records, Leave leave, Lock& lock);
   // `gap`: of the plan that wants it; none: to make room.
@@ -477,7 +478,7 @@ class Engine {
   struct Coming {
     Course::Gone who;
     Nanos start;
-    std::uint64_t last_use = 0;  // in the forward
+    std::uint64_t next_use = 0;  // as the forward has it
   };
   struct {
     bool backward = false;

@@ -31,7 +31,7 @@ std::vector<Record*> Engine::pick_victims(Bytes size) const {
   const auto cost = [&](ChunkId chunk) {
     const Record* record = chunk.index < by_chunk_.size() ? by_chunk_[chunk.index] : nullptr;
     if (record == nullptr || !may_leave(*record)) return std::numeric_limits<double>::infinity();
-    return eviction_score(options_.policy, {.staleness = clock_ - record->last_use + 1, .nanos = comeback_nanos(*record)});
+    return eviction_score(options_.policy, {.staleness = staleness(*record), .nanos = comeback_nanos(*record)});
   };
   std::vector<Record*> victims;
   if (const auto window = arena_.find_window(size, cost)) {

@@ -21,11 +21,10 @@ std::string known_policies() {
 }
 
 double eviction_score(ReactivePolicy policy, const Candidate& candidate) {
-  const auto staleness = static_cast<double>(candidate.staleness);
   // Steep, so that a window's score is near that of its most recently used member: recency decides, not the count.
-  if (policy == ReactivePolicy::lru) return 1.0 / (staleness * staleness);
+  if (policy == ReactivePolicy::lru) return 1.0 / (candidate.staleness * candidate.staleness);
   // DTR divides by the size too; every window compared here frees the same size.
-  return candidate.nanos / staleness;
+  return candidate.nanos / candidate.staleness;
 }
 
 }  // namespace spillway

@@ -21,7 +21,7 @@ enum class ReactivePolicy : std::uint8_t {
 [[nodiscard]] std::string known_policies();
 
 struct Candidate {
-  std::uint64_t staleness = 1;  // ops since its last use, at least 1
+  double staleness = 1;  // ops since its last use, at least 1; or how long until the next, where that is foretold
   double nanos = 0;             // what it costs to have it back
 };
 

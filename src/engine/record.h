@@ -55,6 +55,7 @@ struct Record {
   std::optional<std::uint32_t> gap;  // the plan's it left for, the last time; none: it left beside any plan
   std::uint64_t streams = 0;     // bit per stream that used the block since it was granted
   std::uint64_t last_use = 0;    // the engine's op counter
+  std::uint64_t forward_use = 0; // the same, of the forward's last op that used it; 0: none did, or the backward has since
   std::uint64_t born = 0;
   std::uint64_t born_step = 0;
   const char* maker = nullptr;   // the operator it was allocated in, while that is registered

@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::uint64_t kMostOps = 1 << 18;  // of a forward: one that never ends must not fill the memory
 constexpr std::int64_t kBackward = 2;  // times the forward: two products for every one
+constexpr Nanos kSoonest = 10_us;
 constexpr double kMargin = 2;          // times a copy's own time: estimates are rough, and the other direction shares the link
 
 }  // namespace
@@ -35,9 +36,15 @@ Nanos backward_time(const ForwardPass& forward, std::uint64_t last_use) {
   return (forward.covers(last_use) ? forward.rest_after(last_use) : forward.whole()) * kBackward;
 }
 
+std::uint64_t next_use(const ForwardPass& forward, std::uint64_t at, std::uint64_t made, std::uint64_t used) {
+  const auto is_ahead = [&](std::uint64_t op) { return forward.covers(op) && op < at; };
+  if (is_ahead(used)) return used;
+  return is_ahead(made) ? made : 0;
+}
+
 std::vector<Return> plan_returns(std::span<const Away> away, const ForwardPass& forward, double nanos_per_byte, Nanos per_copy) {
   std::vector<Return> order(away.size());
-  for (std::size_t at = 0; at < away.size(); ++at) order[at] = {.at = at, .start = backward_time(forward, away[at].last_use)};
+  for (std::size_t at = 0; at < away.size(); ++at) order[at] = {.at = at, .start = backward_time(forward, away[at].next_use)};
   std::ranges::sort(order, {}, [&](const Return& one) { return std::tuple(one.start, away[one.at].storage); });
   Nanos behind = order.empty() ? 0_ns : order.back().start;
   for (Return& one : std::views::reverse(order)) {
@@ -48,6 +55,13 @@ std::vector<Return> plan_returns(std::span<const Away> away, const ForwardPass& 
 }
 
 // --- the engine's part ------------------------------------------------------------------------------------------------
+
+// Who is wanted last leaves first, where that can be told.
+double Engine::staleness(const Record& record) const {
+  if (!plans() || course_.on || !returns_.backward || returns_.forward.whole() == 0_ns) return static_cast<double>(clock_ - record.last_use + 1);
+  const Nanos next = backward_time(returns_.forward, next_use(returns_.forward, returns_.at, record.born, record.forward_use));
+  return static_cast<double>((next - backward_time(returns_.forward, returns_.at) + kSoonest).count);
+}
 
 // Before every op of a step without a plan. Nobody leaves for one who comes early.
 void Engine::return_early(Phase phase, Lock& lock) {
@@ -62,7 +76,7 @@ void Engine::return_early(Phase phase, Lock& lock) {
     const Coming coming = returns_.queue[returns_.next];
     const Course::Gone& gone = coming.who;
     if (!gone.is_still_away()) continue;
-    const Bytes need = returns_.forward.need_between(coming.last_use, returns_.at);
+    const Bytes need = returns_.forward.need_between(coming.next_use, returns_.at);
     if (live_ + gone.record->size + need > arena_.limit() || !try_prefetch(gone.record, lock)) return;
     if (gone.record->id == gone.id) gone.record->last_use = clock_;  // not the first to leave again
   }
@@ -74,20 +88,20 @@ void Engine::list_returns() {
   for (Record* record : away_) {
     if (record->orphan) continue;
     records.push_back(record);
-    away.push_back({record->id, record->size, record->last_use});
+    away.push_back({record->id, record->size, next_use(returns_.forward, returns_.at, record->born, record->forward_use)});
   }
   returns_.queue.clear();
   returns_.next = 0;
   for (const Return& one : plan_returns(away, returns_.forward, options_.costs.in_nanos_per_byte, options_.costs.per_copy)) {
     Record* record = records[one.at];
-    returns_.queue.push_back({{record, record->id, record->departures}, one.start, record->last_use});
+    returns_.queue.push_back({{record, record->id, record->departures}, one.start, away[one.at].next_use});
   }
 }
 
 // How far the backward is: it goes back from op to op of the forward. Before the op's uses are noted.
 void Engine::note_backward(std::span<const Use> uses) {
   for (const Use& use : uses) {
-    if (returns_.forward.covers(use.record->last_use) && use.record->last_use <= returns_.from) returns_.at = std::min(returns_.at, use.record->last_use);
+    if (returns_.forward.covers(use.record->forward_use)) returns_.at = std::min(returns_.at, use.record->forward_use);
   }
 }
 

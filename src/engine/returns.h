@@ -37,7 +37,7 @@ class ForwardPass {
 struct Away {
   StorageId storage;
   Bytes size;
-  std::uint64_t last_use = 0;  // by the engine's count
+  std::uint64_t next_use = 0;  // by the engine's count
 };
 
 struct Return {
@@ -50,5 +50,9 @@ struct Return {
 
 // How far the backward is when it wants what was last used by this op of the forward.
 [[nodiscard]] Nanos backward_time(const ForwardPass& forward, std::uint64_t last_use);
+
+// The op of the forward that the backward, having come back to the op `at`, has yet to reach when it wants a storage: the one
+// that used it last, or else the one that made it. 0: it is wanted when the backward is over.
+[[nodiscard]] std::uint64_t next_use(const ForwardPass& forward, std::uint64_t at, std::uint64_t made, std::uint64_t used);
 
 }  // namespace spillway

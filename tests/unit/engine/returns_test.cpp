@@ -50,6 +50,27 @@ TEST(Returns, ACopyStartsEarlyEnoughForThoseBehindIt) {
   EXPECT_EQ(returns[0].start, Nanos{-2});
 }
 
+// forward    11 12 13
+// made       x           used by 12; the backward goes back to it, then to where it was made
+TEST(Returns, AStorageIsWantedWhereItWasUsedLastAndThenWhereItWasMade) {
+  const ForwardPass forward = three_ops();
+
+  EXPECT_EQ(next_use(forward, 14, /*made=*/11, /*used=*/12), 12u);
+  EXPECT_EQ(next_use(forward, 13, 11, 12), 12u);
+  EXPECT_EQ(next_use(forward, 12, 11, 12), 11u);  // the backward is there already
+  EXPECT_EQ(next_use(forward, 13, 11, 0), 11u);   // or was before
+  EXPECT_EQ(next_use(forward, 11, 11, 0), 0u);
+}
+
+TEST(Returns, WhatTheForwardDidNotMakeIsWantedOnceMoreWhenTheBackwardIsOver) {
+  const ForwardPass forward = three_ops();
+
+  EXPECT_EQ(next_use(forward, 14, /*made=*/3, /*used=*/12), 12u);  // a parameter
+  EXPECT_EQ(next_use(forward, 12, 3, 12), 0u);
+  EXPECT_EQ(next_use(forward, 14, 2, 3), 0u);    // the optimizer's
+  EXPECT_EQ(next_use(forward, 14, 20, 20), 0u);  // a gradient
+}
+
 TEST(Returns, NoneAreWantedWhereNobodyIsAway) { EXPECT_TRUE(plan_returns({}, three_ops(), 1, 1_ns).empty()); }
 
 TEST(Returns, TheNeediestOpOnTheWayCounts) {
