@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The engine on a card: its checks, the driver's count, memcheck, the operator sweep, the zoo; and bench/run, dynamic, tensile.
+# The engine on a card: its checks, the driver's count, memcheck, the operator sweep, the zoo; and bench/run, dynamic, tensile,
+# first_step, which take nine minutes at most unless told otherwise and go on where they stopped.
 #
 #   bench/gpu_engine.sh build              stage the package with a stripped library, and the C++ tests, in build/gpu
 #   bench/gpu_engine.sh [PART ...]         checks driver memcheck contract sweep zoo (all without a word);
@@ -7,6 +8,7 @@
 #   bench/gpu_engine.sh rows WORDS...      bench/run WORDS; goes on from the cells in build/gpu/rows, which come out in rows/
 #   bench/gpu_engine.sh dynamic WORDS...   bench/dynamic WORDS, likewise in build/gpu/dynamic; all cells come out in dynamic.tar
 #   bench/gpu_engine.sh tensile WORDS...   bench/tensile WORDS, likewise in build/gpu/tensile and tensile.tar
+#   bench/gpu_engine.sh first_step WORDS...   bench/first_step WORDS, likewise in build/gpu/first_step and first_step.tar
 #
 # Needs python3 with torch; build/gpu is all that must be carried along.
 set -uo pipefail
@@ -55,10 +57,11 @@ memcheck() {
 }
 
 case ${1:-} in
-  rows | dynamic | tensile)
+  rows | dynamic | tensile | first_step)
     name=$1 driver=${1/rows/run}
     shift
-    part "$name" 595 "$python" "bench/$driver" --out "build/gpu/$name" "$@"
+    part "$name" 595 "$python" "bench/$driver" --out "build/gpu/$name" --minutes 9 "$@"
+    mkdir -p "build/gpu/$name"
     if [ "$name" = rows ]; then cp -r build/gpu/rows "$out/"; else tar -C build/gpu -cf "$out/$name.tar" "$name"; fi
     exit $failed ;;
 esac

@@ -368,7 +368,7 @@ class Engine {
   void do_later(Study::Job job, Lock& lock);
   void learn(std::shared_ptr<const RecordedSteps> steps, Lock& lock);
   void remember_later(std::shared_ptr<const RecordedSteps> steps, Lock& lock);
-  void observe_now(const std::shared_ptr<const RecordedSteps>& steps, Lock& lock);
+  void take_lessons(Lock& lock);
   void plan_for_sizes(Lock& lock);
   void choose_size();
   [[nodiscard]] Bytes room_for_plans() const;
@@ -502,6 +502,7 @@ class Engine {
   std::int64_t slack_ = 0;  // percent of the budget that plans leave free
   std::vector<Repertoire::Lesson> lessons_;  // not taken in yet
   bool choosing_ = false;   // the next size to plan for
+  bool sated_ = false;      // there was none, and nothing has changed since
   Study study_;             // the last: it ends before what its jobs use
 };
 

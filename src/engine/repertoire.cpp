@@ -120,7 +120,10 @@ std::optional<Signature> Repertoire::signature_of(const Kind& kind) const {
 Repertoire::Found Repertoire::find_script(Bytes room) {
   if (!chosen_) return {};
   Kind& kind = kinds_[*chosen_];
-  if (const Made* made = find_made(kind, now_, kCoarsest); made != nullptr && made->script) return {.script = made->script};
+  if (const Made* made = find_made(kind, now_, kCoarsest)) {
+    if (made->script) return {.script = made->script};
+    if (made->peak > 0_B && made->peak <= room) return {.script = nullptr, .fits = true};  // a little more does
+  }
   const auto predicted = kind.forecast->predict(now_);
   if (!predicted) return {};
   if (!kind.foreseen) kind.foreseen = std::make_shared<Liveness>(kind.forecast->model());

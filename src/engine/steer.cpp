@@ -139,6 +139,7 @@ void Engine::steer_end_step(const std::vector<Nanos>& durations, Lock& lock) {
     start_planning(/*anew=*/true);
     planner_.wait_for_first(kMostWait);
   }
+  take_lessons(lock);
   if (repertoire_.varies()) return end_varying_step(durations, lock);
   if (course_.script) {
     const bool followed = course_.on && course_.next == course_.script->op_count();
@@ -151,9 +152,16 @@ void Engine::steer_end_step(const std::vector<Nanos>& durations, Lock& lock) {
     if (course_.missed >= kMostMissed) course_.set(nullptr);
   }
   if (recorder_.on_planned_step() && !course_.script) recorded_time_ = settled_now(lock) - recorded_from_;
+  const Nanos begin = device_.now();
   if (recorder_.end_step()) {
     auto steps = std::make_shared<const RecordedSteps>(recorder_.take(durations));
-    observe_now(steps, lock);
+    learn(steps, lock);
+    if (recorded_ || steps->sample) {  // it may show that sizes change, which the next step needs to know
+      lock.unlock();
+      study_.wait();
+      lock.lock();
+    }
+    take_lessons(lock);
     if (repertoire_.varies()) return end_varying_step({}, lock);
     if (!steps->sample) {
       recorded_ = std::move(steps);
@@ -167,6 +175,7 @@ void Engine::steer_end_step(const std::vector<Nanos>& durations, Lock& lock) {
   } else if (is_tight() && !recorder_.on() && !course_.script && !planner_.busy() && stats_.steps > 0 && --reactive_steps_ < 0) {  // as long as all fits, nothing is planned for
     begin_recording();
   }
+  stats_.planning += device_.now() - begin;
   if (recorder_.on_planned_step() && !course_.script) recorded_from_ = settled_now(lock);
   if (course_.steps > 0 && recorded_) follow_link();
   change_course(lock);
@@ -324,6 +333,7 @@ void Engine::forget_plans() {
   planner_.cancel();
   recorder_.abandon();
   repertoire_.forget_scripts();
+  sated_ = false;
   recorded_.reset();
   reactive_steps_ = 0;
   course_.set(nullptr);

@@ -58,7 +58,7 @@ void Engine::end_varying_step(const std::vector<Nanos>& durations, Lock& lock) {
   }
   ++stats_.varying_steps;
   if (recorder_.end_step()) learn(std::make_shared<const RecordedSteps>(recorder_.take(durations)), lock);
-  for (Repertoire::Lesson& lesson : std::exchange(lessons_, {})) repertoire_.take_in(std::move(lesson));  // between steps
+  take_lessons(lock);
   if (!recorder_.on() && repertoire_.wants_samples()) begin_recording(/*sample=*/true);
   plan_for_sizes(lock);
   course_.set(nullptr);
@@ -95,12 +95,15 @@ void Engine::remember_later(std::shared_ptr<const RecordedSteps> steps, Lock& lo
   }, lock);
 }
 
-// Whether sizes change must be known before the next step begins.
-void Engine::observe_now(const std::shared_ptr<const RecordedSteps>& steps, Lock& lock) {
-  const Nanos begin = device_.now();
-  repertoire_.observe(steps);
-  remember(steps, lock);
-  stats_.planning += device_.now() - begin;
+// Between steps. Which steps are worth keeping depends on whether sizes change: the one that showed it was taken for one of many.
+void Engine::take_lessons(Lock& lock) {
+  sated_ = sated_ && lessons_.empty();
+  for (Repertoire::Lesson& lesson : std::exchange(lessons_, {})) {
+    const auto steps = lesson.steps;
+    const bool varied = repertoire_.varies();
+    repertoire_.take_in(std::move(lesson));
+    if (!varied && repertoire_.varies() && steps->sample) remember_later(steps, lock);
+  }
 }
 
 void Engine::plan_for_sizes(Lock& lock) {
@@ -112,6 +115,7 @@ void Engine::plan_for_sizes(Lock& lock) {
   const bool told = script != nullptr;
   if (told) repertoire_.keep(std::move(script));
   if (choosing_ || (planner_.busy() && !(told && repertoire_.is_asked()))) return;
+  if (sated_ && !told && !repertoire_.is_asked()) return;  // nobody is woken for nothing
   choosing_ = true;
   do_later([this] { choose_size(); }, lock);
 }
@@ -119,6 +123,7 @@ void Engine::plan_for_sizes(Lock& lock) {
 // The next size to plan for that has no room as it is, if there is one.
 void Engine::choose_size() {
   Lock lock(mutex_);
+  sated_ = true;
   while (auto order = plans() ? repertoire_.next_order() : std::nullopt) {
     lock.unlock();
     const auto wanted = Repertoire::foresee(std::move(*order));
@@ -130,6 +135,7 @@ void Engine::choose_size() {
                     .ground = {}, .policy = options_.plans, .rounds = kRounds, .quick = wanted->order.quick, .anew = true,
                     .at_once = options_.plans_at_once});
     if (auto made = planner_.take()) repertoire_.keep(std::move(made));  // done at once
+    sated_ = false;
     break;
   }
   choosing_ = false;

@@ -68,11 +68,13 @@ def cell(folder, row, method, share, **facts):
 def test_the_table_compares_at_equal_budgets(tmp_path):
     cell(tmp_path, "t5-qqp", "checkpoint", "60", over_plain=0.5, static_budget_bytes=6 << 30, largest_peak_bytes=7 << 30, checkpointed_blocks=3)
     cell(tmp_path, "t5-qqp", "hybrid", "60", over_plain=0.25, budget_bytes=6 << 30, engine_peak_live_bytes=5 << 30)
-    cell(tmp_path, "t5-qqp", "hybrid", "80", over_plain=0.02, budget_bytes=8 << 30, engine_peak_live_bytes=5 << 30)
+    plans = {"foreseen_steps": 70, "varying_steps": 75, "reused_plans": 4, "planning_share": 0.0004}
+    cell(tmp_path, "t5-qqp", "hybrid", "80", over_plain=0.02, budget_bytes=8 << 30, engine_peak_live_bytes=5 << 30, **plans)
     text = dynamic.markdown(tmp_path)
     assert "| checkpoint 60 % | 6.00 | 7.00 OVER |" in text
     assert "hybrid against checkpoint: +20.0% on average of 1" in text
     assert "hybrid against plain at 80 %: +2.0%" in text
+    assert "hybrid, planning and learning after ten steps: at most 0.04% of a run" in text
 
 
 @pytest.mark.parametrize(("peak", "over", "met"), [(66, 0.12, "yes"), (68, 0.12, "no"), (66, 0.14, "no")])

@@ -148,6 +148,17 @@ TEST(Repertoire, AStepThatFitsNeedsNoScript) {
   EXPECT_FALSE(next_wanted(repertoire, 1_GiB));
 }
 
+// Found by what was foreseen for a little more: the forecast, which takes the training thread longest, is not asked again.
+TEST(Repertoire, WhatIsKnownToFitIsNotForeseenAgain) {
+  Repertoire repertoire;
+  for (const int length : {100, 200, 150}) repertoire.observe(recorded(length));
+  EXPECT_FALSE(next_wanted(repertoire, 1_GiB));  // every size in the range was looked at, and has room
+
+  EXPECT_EQ(find(repertoire, 170), nullptr);  // there is no script for what has room
+  EXPECT_TRUE(repertoire.find_script(1_GiB).fits);
+  EXPECT_FALSE(repertoire.find_script(kNoRoom).fits);
+}
+
 TEST(Repertoire, PlansAreMadeBetterWhenAllAreThere) {
   Repertoire repertoire;
   for (const int length : {100, 200, 150}) repertoire.observe(recorded(length));
