@@ -35,7 +35,8 @@ Engine::Engine(Device& device, Owner& owner, StreamId compute, const EngineOptio
       options_(options),
       source_(source ? std::move(source) : std::make_unique<Arena>(device, Tier::device, device_pool(options))),
       arena_(*source_),
-      mover_(device, {.host_limit = options.host_limit, .file_limit = options.file_limit, .host_granule = options.host_granule}) {
+      mover_(device, {.host_limit = options.host_limit, .file_limit = options.file_limit, .host_granule = options.host_granule}),
+      apart_(arena_.placed_from() == 0_B ? 0_B : arena_.placed_from() + round_down((options.address_space - arena_.placed_from()) / 2, options.granule)) {
   (void)meet(compute_);
   (void)meet(mover_.out_stream());
   (void)meet(mover_.in_stream());
@@ -77,17 +78,20 @@ std::optional<Block> Engine::try_take(Bytes size, StreamId on, Lock& lock, const
   }
   if (commits_ != arena_.commits()) note_reserved();
   if (block) layout_.took(block->chunk, whole, place);
+  if (block && place) apart_.took(block->range);
   return block;
 }
 
 std::optional<Layout::Place> Engine::find_place(Bytes size, const Record* returns) const {
   if (returns == nullptr) return layout_.find_place(size, kNoPlace);
+  if (returns->apart) return Layout::Place{.range = apart_.find(size)};
   if (returns->gap) return layout_.find_place(size, *returns->gap);
   return layout_.find_lasting_place(returns->id, size);
 }
 
 void Engine::free_block(const Block& block, std::span<const Tick> last_uses) {
   layout_.freed(block.chunk);
+  apart_.freed(block.range);
   arena_.free(block, last_uses);
 }
 
@@ -135,6 +139,7 @@ Record* Engine::try_allocate(Bytes size, StreamId on, const char* maker) {
   record->maker = maker;
   settle(*record, *block);
   record->hidden = rebuilding_ > 0;
+  if (maker == nullptr && live_ - evictable_ > stats_.floor) [[unlikely]] note_new(size, lock);
   if (!record->hidden) recorder_.birth(*record);
   if (tape_.on()) tape_.birth(*record);
   return record;
@@ -151,17 +156,10 @@ void Engine::count(const Record& record, int sign) {
   if (regions_ > 0) note_region();
 }
 
-template <class Act>
-void Engine::recount(Record& record, Act act) {
-  const Bytes before = movable_bytes(record);
-  act();
-  (record.kept > 0 ? kept_ : evictable_) += movable_bytes(record) - before;
-  if (regions_ > 0) note_region();
-}
-
 // Zero: it never leaves, pins or not.
 Bytes Engine::movable_bytes(const Record& record) const {
-  const bool may = (record.owner != nullptr || record.orphan) && !record.exposed() && record.size >= options_.smallest;
+  const bool may = (record.owner != nullptr || record.orphan) && !record.exposed() && (!record.named || record.loose) &&
+                   record.size >= options_.smallest;
   return may ? record.block.range.length() : 0_B;
 }
 
@@ -187,6 +185,7 @@ std::vector<Tick>& Engine::last_uses(const Record& record) {
 // The block goes back to the arena; the record keeps its identity.
 void Engine::give_back(Record& record) {
   count(record, -1);
+  forget_name(record);
   table_.erase(record.data);
   by_chunk_[record.block.chunk.index] = nullptr;
   record.data = nullptr;
@@ -305,16 +304,6 @@ void Engine::end_region(std::span<Record* const> kept) {
   }
 }
 
-// What a rebuild makes for a while is in no op's count either.
-void Engine::note_region() {
-  const Bytes needed = live_ - evictable_;
-  if (rebuilding_ > 0 || needed <= stats_.floor) return;
-  const Bytes made = std::max(needed - kept_ - cannot_leave_before_, 0_B);
-  stats_.floor = needed;
-  stats_.floor_op = {.name = "a compiled graph or another region of unseen kernels", .inputs = kept_, .outputs = {},
-                     .transient = made, .cannot_leave = needed - kept_ - made};
-}
-
 // Pins all and brings all home, or nothing. A rebuild may fail beside the other arguments and succeed without them.
 std::optional<Shortage> Engine::try_gather(std::span<const Use> uses, Lock& lock) {
   for (bool last_resort = false;; last_resort = true) {
@@ -322,7 +311,8 @@ std::optional<Shortage> Engine::try_gather(std::span<const Use> uses, Lock& lock
     try {
       const Record* missing = gather(uses, lock);
       if (missing == nullptr) return std::nullopt;
-      const Shortage why = shortage(missing->size);
+      Shortage why = shortage(missing->size);
+      why.coming = not_there(uses);
       for (const Use& use : uses) unpin(use.record);
       return why;
     } catch (...) {
@@ -431,11 +421,6 @@ void Engine::note_outside_write(Record* record, Lock& lock) {
   clear_recipes(record);
 }
 
-void Engine::raise_floor(Bytes needed, const OpBytes& bytes, const std::string& name) {
-  stats_.floor = needed;
-  stats_.floor_op = {.name = name, .inputs = bytes.inputs, .outputs = bytes.outputs, .transient = bytes.transient, .cannot_leave = cannot_leave_};
-}
-
 // Other threads' ops may let go of what they pin: worth waiting for, unless all of them wait as well.
 bool Engine::wait_for_others(Lock& lock) {
   const int own = own_in_flight;
@@ -446,22 +431,6 @@ bool Engine::wait_for_others(Lock& lock) {
   stats_.stalls.room += device_.now() - begin;
   waiting_ -= own;
   return true;
-}
-
-Shortage Engine::shortage(Bytes asked) const {
-  Shortage why{.asked = asked, .budget = arena_.limit(), .pinned = {}, .held = {}, .anonymous = {}, .small = {}, .evictable = {}, .free = {}, .longest_free = {}};
-  const PoolStats arena = arena_.stats();
-  why.free = why.budget - arena.live;
-  why.longest_free = std::max(arena.largest_free, why.budget - arena.reserved);
-  table_.for_each([&](const Record* record) {
-    const Bytes bytes = record->block.range.length();
-    if (record->pins > 0) why.pinned += bytes;
-    else if (record->owner == nullptr && !record->orphan) why.anonymous += bytes;
-    else if (record->exposed()) why.held += bytes;
-    else if (record->size < options_.smallest) why.small += bytes;
-    else why.evictable += bytes;
-  });
-  return why;
 }
 
 // --- forks ----------------------------------------------------------------------------------------------------------

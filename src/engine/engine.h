@@ -23,6 +23,7 @@
 #include "arena/arena.h"
 #include "base/quick_mutex.h"
 #include "device/device.h"
+#include "engine/apart.h"
 #include "engine/course.h"
 #include "engine/layout.h"
 #include "engine/planner.h"
@@ -135,8 +136,15 @@ struct RecentPeaks { Bytes live, reserved; };
 
 // Why an allocation could not be served, in bytes.
 struct Shortage {
-  Bytes asked, budget, pinned, held, anonymous, small, evictable;
+  Bytes asked, budget;
+  Bytes coming;  // arguments of the op that are not there yet, what was asked for among them; zero: it was for something new
+  // What was there and could not leave, each byte once, by the reason.
+  Bytes pinned, kept, held, named, anonymous, small, homeless;
+  Bytes evictable;           // nobody asked them: no room they make would have done
   Bytes free, longest_free;  // free, but perhaps not in one piece
+  Bytes host_limit;          // of the tier below; zero: there is none
+  bool file = false;         // there is a file below
+  [[nodiscard]] Bytes stay() const { return pinned + kept + held + named + anonymous + small + homeless; }
 };
 
 class Engine {
@@ -171,6 +179,8 @@ class Engine {
   void unpin(Record* record);
   // The record is this storage's memory from now on.
   void adopt(Record* record, void* owner);
+  // Its address is about to leave our sight: see apart.h. Not for what is pinned.
+  void set_apart(Record* record, Lock& lock);
   // Its address left our sight.
   void hold_for_life(Record* record);
   // Its address left our sight until end_loan; the record lives until then, whatever becomes of its storage.
@@ -183,6 +193,12 @@ class Engine {
   void begin_region();
   void keep(Record* record);
   void end_region(std::span<Record* const> kept);
+  // The interpreter refers to its storage by name. It may no longer: whoever is refused memory, or about to raise the floor for
+  // it, asks again.
+  void note_name(Record* record);
+  void loosen(Record* record, bool loose);
+  // Counted among what cannot leave, whoever uses it.
+  [[nodiscard]] bool stays(const Record& record) const { return record.kept > 0 || movable_bytes(record) == 0_B; }
   // Starts the count of what one op allocates; `note_op` ends it and raises the floor.
   [[nodiscard]] std::uint64_t begin_op() {
     mark_peak_ = whole();
@@ -191,10 +207,10 @@ class Engine {
   }
   [[nodiscard]] Bytes peak_in_op() const { return mark_peak_; }
   struct OpBytes { Bytes inputs, outputs, transient; };
-  void note_op(const OpBytes& bytes, const std::string& name) {
+  // May let go of the lock.
+  void note_op(const OpBytes& bytes, const std::string& name, Lock& lock) {
     returns_.op = bytes;
-    const Bytes needed = cannot_leave_ + bytes.inputs + std::max(bytes.transient, 0_B);
-    if (needed > stats_.floor) [[unlikely]] raise_floor(needed, bytes, name);
+    if (needed(bytes) > stats_.floor) [[unlikely]] raise_floor(bytes, name, lock);
   }
 
   // --- recipes: with the lock ---------------------------------------------------------------------------------------
@@ -317,6 +333,7 @@ class Engine {
   [[nodiscard]] std::optional<Block> try_take(Bytes size, StreamId on, Lock& lock, const Record* returns, bool only = false);
   [[nodiscard]] std::optional<Layout::Place> find_place(Bytes size, const Record* returns) const;
   [[nodiscard]] bool clear_the_way(Range range, Lock& lock);
+  [[nodiscard]] bool try_copy_apart(Record& record);
   void free_block(const Block& block, std::span<const Tick> last_uses);
   [[nodiscard]] bool make_room(Bytes size, Lock& lock);
   [[nodiscard]] std::vector<Record*> pick_victims(Bytes size) const;
@@ -418,7 +435,14 @@ class Engine {
   [[nodiscard]] std::vector<Tick>& last_uses(const Record& record);
   [[nodiscard]] std::uint64_t meet(StreamId stream);
   void note_reserved();
-  void raise_floor(Bytes needed, const OpBytes& bytes, const std::string& name);
+  [[nodiscard]] Bytes needed(const OpBytes& bytes) const { return cannot_leave_ + bytes.inputs + std::max(bytes.transient, 0_B); }
+  void raise_floor(const OpBytes& bytes, const std::string& name, Lock& lock);
+  void note_new(Bytes size, Lock& lock);
+  // Who has lost its name can leave again. Returns their bytes.
+  Bytes ask_for_names(Lock& lock);
+  [[nodiscard]] Bytes& reason_to_stay(const Record& record, Shortage& why) const;
+  [[nodiscard]] static Bytes not_there(std::span<const Use> uses);
+  void forget_name(Record& record);
   void note_region();
   void trace_room_wait(Nanos took);
   struct Arrival { Tick tick; StallCause cause; };
@@ -442,7 +466,7 @@ class Engine {
   std::vector<Record*> by_chunk_;
   Tape tape_;
   std::uint32_t storages_ = 0;
-  std::unordered_set<Record*> dropped_, away_, gone_;
+  std::unordered_set<Record*> dropped_, away_, gone_, named_;
   std::vector<Recipe*> dying_, unneeded_;  // the latter is scratch of release_recipes
   std::vector<Tick> last_uses_;
   std::uint64_t clock_ = 0, step_ = 0;
@@ -495,6 +519,7 @@ class Engine {
   StepStore store_;
   KnownSteps known_;  // from the store, or for it
   Layout layout_;
+  Apart apart_;
   bool moved_house_ = false;
   int moves_ = 0;
   int placed_steps_ = 0;  // by the places in use, from the first op to the last
@@ -505,5 +530,13 @@ class Engine {
   bool sated_ = false;      // there was none, and nothing has changed since
   Study study_;             // the last: it ends before what its jobs use
 };
+
+template <class Act>
+void Engine::recount(Record& record, Act act) {
+  const Bytes before = movable_bytes(record);
+  act();
+  (record.kept > 0 ? kept_ : evictable_) += movable_bytes(record) - before;
+  if (regions_ > 0) note_region();
+}
 
 }  // namespace spillway

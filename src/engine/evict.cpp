@@ -99,6 +99,8 @@ bool Engine::evict(Record* victim, Leave leave, Lock& lock, std::optional<std::u
   const bool named = held != nullptr && owner_.is_named(held);
   lock.lock();
   bool left = held == nullptr;  // it died meanwhile: its memory is free or about to be
+  if (named) note_name(victim);
+  else if (victim->named) recount(*victim, [&] { forget_name(*victim); });
   const bool unwatched = victim->loose || (!named && victim->shown == shown);
   if (held != nullptr && may_leave(*victim) && unwatched) left = owner_.may_detach(*victim) && let_go(*victim, leave, gap);
   if (held != nullptr) {
@@ -148,7 +150,8 @@ bool Engine::let_go(Record& record, Leave leave, std::optional<std::uint32_t> ga
   const double move = static_cast<double>(record.size.count) * options_.move_nanos_per_byte;
   bool drop = droppable && (leave == Leave::replay || static_cast<double>(survey(record).time.count) < move);
   if (!drop && !move_out(record)) {
-    if (!droppable && !may_drop(record, gap.has_value())) return false;
+    record.homeless = !droppable && !may_drop(record, gap.has_value());
+    if (record.homeless) return false;
     drop = true;
   }
   auto& uses = last_uses(record);
@@ -159,6 +162,7 @@ bool Engine::let_go(Record& record, Leave leave, std::optional<std::uint32_t> ga
   give_back(record);
   note_absent(record, +1);
   record.streams = 0;
+  record.apart = false;
   free_block(block, uses);
   ++stats_.evictions;
   if (std::exchange(at_ease_, false)) follows_.store(true, std::memory_order_relaxed);

@@ -42,6 +42,9 @@ struct Record {
   Residence residence = Residence::resident;
   bool orphan = false;    // its storage died, its bytes are kept for those that are rebuilt from it
   bool held = false;      // its address left our sight: stays for life
+  bool named = false;     // stays while the interpreter refers to its storage by name: it did when last asked
+  bool apart = false;     // lies apart, or its way home leads there: see apart.h
+  bool homeless = false;  // it was to leave, and there was no room for it below
   bool loose = false;     // may leave although its storage is referred to by name
   bool hidden = false;    // made by a rebuild: the run without us would not have it
   std::uint32_t pins = 0;

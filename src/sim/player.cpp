@@ -184,7 +184,7 @@ void Player::take_back(const ScoreOp& op) {
 void Player::leave(const ScoreOp& op, std::span<const Use> uses, Nanos begin, Bytes before) {
   {
     auto lock = engine_.lock();
-    note_floor(op, uses, before);
+    note_floor(op, uses, before, lock);
     const std::vector<Record*> outputs = outputs_of(op);
     measure(op);
     if (engine_.wants_ops()) tell(op, uses, outputs, begin, before);
@@ -223,13 +223,13 @@ std::vector<Record*> Player::outputs_of(const ScoreOp& op) {
   return outputs;
 }
 
-void Player::note_floor(const ScoreOp& op, std::span<const Use> uses, Bytes before) {
+void Player::note_floor(const ScoreOp& op, std::span<const Use> uses, Bytes before, Engine::Lock& lock) {
   Bytes inputs;
   for (const Use& use : uses) {
     if (use.record->size >= engine_.options().smallest) inputs += use.record->block.range.length();
   }
   engine_.note_op({.inputs = inputs, .outputs = std::max(engine_.whole() - before, 0_B), .transient = engine_.peak_in_op() - before},
-                  std::string(op.name));
+                  std::string(op.name), lock);
 }
 
 void Player::measure(const ScoreOp& op) {
@@ -305,8 +305,7 @@ void Player::rebuild(Record& record) {
 }
 
 void Player::refuse(std::string op, const Shortage& why) {
-  const Bytes stay = why.pinned + why.held + why.anonymous + why.small;
-  const Bytes needed = std::max(stay + why.asked, why.budget + why.asked - why.longest_free);
+  const Bytes needed = std::max(why.stay() + std::max(why.coming, why.asked), why.budget + why.asked - why.longest_free);
   unfit_ = Unfit{.op = std::move(op), .lacks = std::max(needed - why.budget, engine_.stats().floor - why.budget)};
 }
 

@@ -72,7 +72,7 @@ class Player final : public Owner {
   void tell(const ScoreOp& op, std::span<const Use> uses, std::span<Record* const> outputs, Nanos begin, Bytes before);
   void keep_recipe(const ScoreOp& op, std::span<const Use> uses);
   [[nodiscard]] bool wants_recipe(const ScoreOp& op, std::span<const Use> uses) const;
-  void note_floor(const ScoreOp& op, std::span<const Use> uses, Bytes before);
+  void note_floor(const ScoreOp& op, std::span<const Use> uses, Bytes before, Engine::Lock& lock);
   void refuse(std::string op, const Shortage& why);
   void dispose_of_recipes();
   [[nodiscard]] std::vector<Use> uses_of(const ScoreOp& op);

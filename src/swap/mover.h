@@ -60,6 +60,8 @@ class Mover {
   void forget(const LowerCopy& copy);
 
   [[nodiscard]] Bytes used(Tier tier) const;
+  // Zero: there is no such tier.
+  [[nodiscard]] Bytes limit(Tier tier) const { return arena(tier) == nullptr ? 0_B : arena(tier)->limit(); }
   // What the caller waited for a place in this tier: memory to be pinned, a file to grow.
   [[nodiscard]] Nanos waited(Tier tier) const { return tier == Tier::host ? waited_host_ : waited_file_; }
 

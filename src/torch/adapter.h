@@ -62,6 +62,9 @@ class Adapter final : public Owner {
   // Throws torch's OutOfMemoryError when nothing can leave.
   [[nodiscard]] at::DataPtr allocate(std::size_t size);
 
+  // With or without any lock: false when Python has no object of the storage.
+  [[nodiscard]] static bool may_be_named(c10::StorageImpl& storage) { return storage.pyobj_slot()->load_pyobj() != nullptr; }
+
   // Managing: new memory comes from us and ops are watched. Off after disable(); old blocks still find their way back.
   std::atomic<bool> managing{true};
   // Test mode: after every op everything that may leave does, by move (1) or by replay (2); with kSweepDecommits its

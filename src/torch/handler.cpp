@@ -42,7 +42,7 @@ class Call {
     enter(keys);
     started_ = true;
     try {
-      const FrameGuard frame(op_, uses_, /*replay=*/false);
+      const FrameGuard frame(op_, uses_, /*replay=*/false, whole_before_);
       const c10::impl::ExcludeDispatchKeyGuard unit{c10::DispatchKeySet(kKey)};
       kernel();
     } catch (...) {
@@ -124,7 +124,14 @@ class Call {
     whole_before_ = engine_.whole();
     if (measures()) begin_ = adapter_.device().now();
     timed_ = engine_.wants_times() && adapter_.options().clock && !is_captured() && adapter_.options().clock->start();
-    if (traits_.splits) lists_ = list_bytes(c10::ArrayRef<c10::IValue>(stack_).slice(stack_.size() - traits_.arguments));
+    if (traits_.splits) find_lists();
+  }
+
+  void find_lists() {
+    lists_ = list_bytes(c10::ArrayRef<c10::IValue>(stack_).slice(stack_.size() - traits_.arguments), [&](c10::StorageImpl* storage) {
+      const Record* record = adapter_.find(*storage);
+      return record == nullptr || engine_.stays(*record) ? 0_B : record->block.range.length();
+    });
   }
 
   void find_uses() {
@@ -165,7 +172,7 @@ class Call {
     if (timed_) adapter_.options().clock->stop();
     {
       auto lock = engine_.lock();
-      note_floor();
+      note_floor(lock);
       find_outputs();
       if (recipe_ && traits_.lean) find_lean();
       if (recipe_ && recipe_->in_place) find_ride();
@@ -213,17 +220,14 @@ class Call {
   }
 
   // Lists count with their largest element: under a tight budget the others need not be there.
-  void note_floor() {
+  void note_floor(Lock& lock) {
     const std::string& name = op_.operator_name().name;
     const Bytes transient = engine_.peak_in_op() - whole_before_, outputs = std::max(engine_.whole() - whole_before_, 0_B);
-    if (lists_.all > 0_B) {
-      const auto part = [&](Bytes bytes) {
-        const double share = static_cast<double>(lists_.largest.count) / static_cast<double>(lists_.all.count);
-        return Bytes{static_cast<std::int64_t>(static_cast<double>(bytes.count) * share)};
-      };
-      engine_.note_op({.inputs = lists_.largest, .outputs = part(outputs), .transient = part(transient)}, name);
+    if (lists_.share > 0) {
+      const auto part = [&](Bytes bytes) { return Bytes{static_cast<std::int64_t>(static_cast<double>(bytes.count) * lists_.share)}; };
+      engine_.note_op({.inputs = lists_.largest, .outputs = part(outputs), .transient = part(transient)}, name, lock);
     } else {
-      engine_.note_op({.inputs = input_bytes(), .outputs = outputs, .transient = transient}, name);
+      engine_.note_op({.inputs = input_bytes(), .outputs = outputs, .transient = transient}, name, lock);
     }
   }
 
@@ -231,7 +235,7 @@ class Call {
     Bytes sum;
     for (std::size_t i = 0; i < uses_.size(); ++i) {
       const Record* record = uses_[i].record;
-      bool seen = record->exposed() || record->kept > 0 || record->size < engine_.options().smallest;  // counted as what cannot leave
+      bool seen = engine_.stays(*record);  // counted as what cannot leave
       for (std::size_t j = 0; j < i && !seen; ++j) seen = uses_[j].record == record;
       if (!seen) sum += record->block.range.length();
     }

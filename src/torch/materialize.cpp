@@ -10,15 +10,16 @@ namespace spillway {
 
 namespace {
 
-// `act(which, record, lock)` for each of them while the bytes of all are home and pinned.
-template <class Act>
-void at_home_once(Adapter& adapter, std::span<c10::StorageImpl* const> storages, Act act) {
+// `act(which, record, lock)` for each of them while the bytes of all are home and pinned. `leaves_sight(which)`: its address will.
+template <class LeavesSight, class Act>
+void at_home_once(Adapter& adapter, std::span<c10::StorageImpl* const> storages, LeavesSight leaves_sight, Act act) {
   Engine& engine = adapter.engine();
   auto lock = engine.lock();
   c10::SmallVector<Use, 16> uses;
   c10::SmallVector<std::size_t, 16> which;
   for (std::size_t i = 0; i < storages.size(); ++i) {
     if (Record* record = adapter.resolve(storages[i])) {
+      if (leaves_sight(i)) engine.set_apart(record, lock);
       uses.push_back({record, false});
       which.push_back(i);
     }
@@ -30,6 +31,7 @@ void at_home_once(Adapter& adapter, std::span<c10::StorageImpl* const> storages,
   try {
     for (std::size_t i = 0; i < uses.size(); ++i) {
       ++uses[i].record->shown;
+      if (adapter.may_be_named(*storages[which[i]])) engine.note_name(uses[i].record);
       act(which[i], uses[i].record, lock);
       keep_in_region(engine, uses[i].record);
     }
@@ -40,14 +42,14 @@ void at_home_once(Adapter& adapter, std::span<c10::StorageImpl* const> storages,
   engine.release(uses);
 }
 
-template <class Act>
-void at_home(Adapter& adapter, std::span<c10::StorageImpl* const> storages, Act act) {
+template <class LeavesSight, class Act>
+void at_home(Adapter& adapter, std::span<c10::StorageImpl* const> storages, LeavesSight leaves_sight, Act act) {
   try {
-    return at_home_once(adapter, storages, act);
+    return at_home_once(adapter, storages, leaves_sight, act);
   } catch (const InPieces&) {
     adapter.engine().empty_out();  // see Note [An empty house]
   }
-  at_home_once(adapter, storages, act);
+  at_home_once(adapter, storages, leaves_sight, act);
 }
 
 Storages storages_of(c10::TensorImpl& tensor) {
@@ -82,7 +84,8 @@ void add_exposed(c10::TensorImpl& tensor, Exposure exposure, std::vector<Exposed
 void materialize(Adapter& adapter, std::span<const Exposed> exposed) {
   Storages storages;
   for (const Exposed& one : exposed) storages.push_back(one.storage);
-  at_home(adapter, storages, [&](std::size_t which, Record* record, Engine::Lock& lock) {
+  const auto for_life = [&](std::size_t which) { return exposed[which].exposure == Exposure::for_life; };
+  at_home(adapter, storages, for_life, [&](std::size_t which, Record* record, Engine::Lock& lock) {
     if (exposed[which].exposure != Exposure::read) adapter.engine().note_outside_write(record, lock);
     if (exposed[which].exposure == Exposure::for_life) adapter.engine().hold_for_life(record);
   });
@@ -90,7 +93,7 @@ void materialize(Adapter& adapter, std::span<const Exposed> exposed) {
 
 void loosen(Adapter& adapter, c10::StorageImpl& storage, bool loose) {
   const auto lock = adapter.engine().lock();
-  if (Record* record = adapter.find(storage)) record->loose = loose;
+  if (Record* record = adapter.find(storage)) adapter.engine().loosen(record, loose);
 }
 
 Record* lend(Adapter& adapter, c10::TensorImpl& tensor) {
@@ -102,7 +105,7 @@ Record* lend(Adapter& adapter, c10::TensorImpl& tensor) {
     return nullptr;
   }
   Record* loan = nullptr;
-  at_home(adapter, storages, [&](std::size_t, Record* record, Engine::Lock& lock) {
+  at_home(adapter, storages, [](std::size_t) { return true; }, [&](std::size_t, Record* record, Engine::Lock& lock) {
     adapter.engine().lend(record, lock);
     loan = record;
   });

@@ -27,18 +27,28 @@ Bytes bytes_of(std::span<const Use> uses) {
   return sum;
 }
 
-void describe_op(std::ostringstream& text, const Frame* frame) {
+Bytes lives(Adapter& adapter) {
+  const auto lock = adapter.engine().lock();
+  return adapter.engine().whole();
+}
+
+void describe_op(std::ostringstream& text, const Frame* frame, const Shortage& why, Bytes lives) {
   if (frame == nullptr && in_region()) {
-    text << "in a compiled graph or another region of unseen kernels";
+    text << "in a compiled graph or another region of unseen kernels. ";
     return;
   }
   if (frame == nullptr) {  // what reads no tensor is dispatched past us
-    text << "for a new tensor (as torch.empty, torch.randn or torch.load make them, or a library for itself)";
+    text << "for a new tensor (as torch.empty, torch.randn or torch.load make them, or a library for itself). ";
     return;
   }
-  text << "in " << frame->op->operator_name();
+  text << (why.coming > 0_B ? "to bring home an input of " : "in ") << frame->op->operator_name();
   if (frame->replay) text << " (run again to rebuild a dropped tensor)";
   text << ", which reads " << to_text(bytes_of(frame->uses)) << " of inputs";
+  if (why.coming > why.asked) text << ", " << to_text(why.coming) << " of them still to come home";
+  text << ". ";
+  if (why.coming > 0_B || frame->before == 0_B) return;
+  const Bytes made = std::max(lives - frame->before, 0_B);
+  if (made > 0_B) text << "It had made " << to_text(made) << " of outputs and workspace before that. ";
 }
 
 // Memory comes in whole granules, and others may hold some of it.
@@ -47,28 +57,49 @@ void describe_budget(std::ostringstream& text, Bytes whole, Bytes usable, Bytes 
   if (usable != whole) text << " (" << to_text(usable) << " of it ours to place, in pieces of " << to_text(granule) << ")";
 }
 
-void describe_what_is_in_the_way(std::ostringstream& text, const Shortage& why, Bytes smallest) {
+std::string nowhere_to_go(const Shortage& why) {
+  if (why.file && why.host_limit > 0_B) return " with nowhere to go: the host limit of " + to_text(why.host_limit) + " is reached and the disk of the spill folder is full";
+  if (why.file) return " with nowhere to go: the disk of the spill folder is full";
+  if (why.host_limit > 0_B) return " with nowhere to go: the host limit of " + to_text(why.host_limit) + " is reached, and there is no spill folder (--spill-dir)";
+  return " with nowhere to go: there is neither host memory (--host-limit) nor a spill folder (--spill-dir)";
+}
+
+void describe_what_stays(std::ostringstream& text, const Shortage& why, Bytes smallest) {
   const std::array parts{
       std::pair(why.pinned, std::string(" in use by running operators")),
+      std::pair(why.kept, std::string(" in use by a compiled graph or another region of unseen kernels")),
       std::pair(why.held, std::string(" whose address left torch (numpy, data_ptr, DLPack)")),
+      std::pair(why.named, std::string(" whose storage objects Python holds (untyped_storage)")),
       std::pair(why.anonymous, std::string(" of workspace and memory no operator has shown")),
       std::pair(why.small, " in tensors under " + to_text(smallest)),
+      std::pair(why.homeless, nowhere_to_go(why)),
   };
-  const char* between = "Cannot leave: ";
+  const char* between = "";
   for (const auto& [bytes, words] : parts) {
     if (bytes == 0_B) continue;
     text << std::exchange(between, ", ") << to_text(bytes) << words;
   }
-  if (between[0] == ',') text << ". ";
-  if (why.evictable > 0_B) {
-    text << to_text(why.evictable) << " could leave but were not let go (the host limit is reached, the disk of the spill folder is full, or Python holds their storage objects). ";
+}
+
+// The one reason there was no room.
+void describe_cause(std::ostringstream& text, const Shortage& why, Bytes smallest) {
+  const Bytes most = std::max(why.asked, why.coming);
+  if (most > why.budget) {
+    text << (why.coming > why.asked ? "What is to come home alone" : "That alone") << " is more than the budget. ";
+    return;
   }
+  if (why.stay() > 0_B) {
+    text << "Cannot leave: ";
+    describe_what_stays(text, why, smallest);
+    text << ". ";
+  }
+  if (why.asked <= why.free) text << "So the bytes are there, but in pieces: ";
+  text << to_text(why.free) << " are free, the longest piece " << to_text(why.longest_free) << ". ";
 }
 
 // A tenth above the largest working set is what always does. As a text it is rounded, by half a percent at most: never down.
 Bytes enough_for(const EngineStats& stats, const EngineOptions& options, const Shortage& why) {
-  const Bytes stay = why.pinned + why.held + why.anonymous + why.small;
-  const Bytes most = std::max(stats.floor, stay + why.asked);
+  const Bytes most = std::max(stats.floor, why.stay() + std::max(why.asked, why.coming));
   const Bytes beside = options.budget.value_or(why.budget) - why.budget;  // others', and what is no whole granule
   const Bytes enough = beside + round_up(std::max(most + most / 10, why.budget + why.asked - why.longest_free), options.granule);
   return enough + enough / 200 + 1_B;
@@ -87,11 +118,9 @@ std::string tell(Adapter& adapter, const Shortage& why) {
   text << "spillway: ";
   describe_budget(text, options.budget.value_or(why.budget), why.budget, options.granule);
   text << " does not hold " << to_text(why.asked) << " more ";
-  describe_op(text, current_frame());
-  text << ". ";
-  describe_what_is_in_the_way(text, why, options.smallest);
-  text << to_text(why.free) << " are free, the longest piece " << to_text(why.longest_free) << ". The largest working set of one operator so far (the floor) is "
-       << to_text(stats.floor) << ". ";
+  describe_op(text, current_frame(), why, lives(adapter));
+  describe_cause(text, why, options.smallest);
+  if (stats.floor > 0_B) text << "The largest working set of one operator so far (the floor) is " << to_text(stats.floor) << ". ";
   describe_remedy(text, enough_for(stats, options, why), stats.steps > 0);
   return text.str();
 }

@@ -2,6 +2,9 @@
 
 #include <ATen/core/ivalue.h>
 
+#include <algorithm>
+#include <unordered_set>
+
 namespace spillway {
 
 namespace {
@@ -10,14 +13,50 @@ using torch::jit::Stack;
 
 std::size_t list_length(const c10::IValue& value) { return value.isList() ? value.toListRef().size() : 0; }
 
-Bytes bytes_at(c10::ArrayRef<c10::IValue> arguments, std::size_t length, std::size_t element) {
-  Bytes sum;
+template <class Visit>
+void for_each_at(c10::ArrayRef<c10::IValue> arguments, std::size_t length, std::size_t element, Visit visit) {
   for (const c10::IValue& value : arguments) {
     if (!value.isTensorList() || list_length(value) != length) continue;
     const at::Tensor& tensor = value.toListRef()[element].toTensor();
-    if (tensor.defined() && tensor.has_storage()) sum += Bytes{static_cast<std::int64_t>(tensor.nbytes())};
+    if (tensor.defined() && tensor.has_storage()) visit(tensor);
   }
-  return sum;
+}
+
+c10::StorageImpl* storage_of(const at::Tensor& tensor) { return tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl(); }
+
+// The storages of a few elements, each once.
+class Piece {
+ public:
+  Piece(c10::ArrayRef<c10::IValue> arguments, std::size_t length) : arguments_(arguments), length_(length) {}
+
+  // How much larger it is with the element. With `add` the element is in it from now on.
+  Bytes grow(std::size_t element, bool add) {
+    c10::SmallVector<const c10::StorageImpl*, 8> fresh;
+    Bytes more;
+    for_each_at(arguments_, length_, element, [&](const at::Tensor& tensor) {
+      const c10::StorageImpl* storage = storage_of(tensor);
+      if (!storages_.insert(storage).second) return;
+      fresh.push_back(storage);
+      more += Bytes{static_cast<std::int64_t>(storage->nbytes())};
+    });
+    if (add) return more;
+    for (const c10::StorageImpl* storage : fresh) storages_.erase(storage);
+    return more;
+  }
+
+ private:
+  c10::ArrayRef<c10::IValue> arguments_;
+  std::size_t length_;
+  std::unordered_set<const c10::StorageImpl*> storages_;
+};
+
+// An eighth of the budget: inputs and results of two pieces and what cannot leave find room beside it. Where much cannot
+// leave, less. By halves, so that what stays or goes here and there does not change the pieces from step to step.
+Bytes piece_size(const Engine& engine, Bytes budget) {
+  Bytes piece = budget / 8;
+  const Bytes room = engine.most_available();
+  while (piece > room / 4 && piece > 1_B) piece = piece / 2;
+  return piece;
 }
 
 c10::IValue cut(const c10::IValue& value, std::size_t begin, std::size_t end) {
@@ -39,15 +78,27 @@ void gather(Stack& results, std::vector<c10::List<at::Tensor>>& whole) {
 
 }  // namespace
 
-ListBytes list_bytes(c10::ArrayRef<c10::IValue> arguments) {
+ListBytes list_bytes(c10::ArrayRef<c10::IValue> arguments, const std::function<Bytes(c10::StorageImpl*)>& size) {
   ListBytes bytes;
   if (arguments.empty() || !arguments[0].isTensorList()) return bytes;
   const std::size_t length = list_length(arguments[0]);
+  std::size_t most = 0, all = 0;  // of the parts that are elements: what is made is as large
   for (std::size_t i = 0; i < length; ++i) {
-    const Bytes element = bytes_at(arguments, length, i);
+    c10::SmallVector<c10::StorageImpl*, 8> storages;
+    Bytes element;
+    std::size_t part = 0;
+    for_each_at(arguments, length, i, [&](const at::Tensor& tensor) {
+      part += tensor.nbytes();
+      c10::StorageImpl* storage = storage_of(tensor);
+      if (std::find(storages.begin(), storages.end(), storage) != storages.end()) return;
+      storages.push_back(storage);
+      element += size(storage);
+    });
     bytes.largest = std::max(bytes.largest, element);
-    bytes.all += element;
+    most = std::max(most, part);
+    all += part;
   }
+  bytes.share = all == 0 ? 0 : static_cast<double>(most) / static_cast<double>(all);
   return bytes;
 }
 
@@ -58,15 +109,18 @@ bool run_in_pieces(Adapter& adapter, const c10::OperatorHandle& op, Stack& stack
   const auto arguments = c10::ArrayRef<c10::IValue>(stack).slice(stack.size() - count);
   const std::size_t length = list_length(arguments[0]);
   if (length < 2 || !arguments[0].isTensorList()) return false;
-  // An eighth of the budget a piece: inputs and results of two pieces and what cannot leave find room beside it.
-  const Bytes piece = *budget / 8;
-  if (list_bytes(arguments).all <= piece) return false;
+  const Bytes most = piece_size(adapter.engine(), *budget);
+  Piece all(arguments, length);
+  Bytes bytes;
+  for (std::size_t i = 0; i < length && bytes <= most; ++i) bytes += all.grow(i, /*add=*/true);
+  if (bytes <= most) return false;
 
   std::vector<c10::List<at::Tensor>> results;
   for (std::size_t begin = 0, end = 0; begin < length; begin = end) {
-    Bytes bytes;
-    do bytes += bytes_at(arguments, length, end++);
-    while (end < length && bytes + bytes_at(arguments, length, end) <= piece);
+    Piece piece(arguments, length);
+    bytes = {};
+    do bytes += piece.grow(end++, /*add=*/true);
+    while (end < length && bytes + piece.grow(end, /*add=*/false) <= most);
     Stack part;
     for (const c10::IValue& value : arguments) part.push_back(list_length(value) == length ? cut(value, begin, end) : value);
     run(part);

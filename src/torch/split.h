@@ -12,11 +12,13 @@
 
 namespace spillway {
 
-// What one element of the lists takes, of what all take: the floor counts the largest element alone.
+// What the neediest element of the lists takes: the floor counts that one alone. A storage counts as a whole, whatever part of
+// it an element is, and as often as `size` says; zero for one that is counted elsewhere.
 struct ListBytes {
-  Bytes largest, all;
+  Bytes largest;
+  double share = 0;  // of what the lists make, what one element makes at most; 0: these are no lists
 };
-[[nodiscard]] ListBytes list_bytes(c10::ArrayRef<c10::IValue> arguments);
+[[nodiscard]] ListBytes list_bytes(c10::ArrayRef<c10::IValue> arguments, const std::function<Bytes(c10::StorageImpl*)>& size);
 
 // False when the call fits as it is: nothing was run then.
 [[nodiscard]] bool run_in_pieces(Adapter& adapter, const c10::OperatorHandle& op, torch::jit::Stack& stack,

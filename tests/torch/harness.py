@@ -36,7 +36,7 @@ def environment() -> dict[str, str]:
 def forks():
     """Where processes come from that need not import torch."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["runner", "odd", "torchvision", "torch._dynamo"])
+    context.set_forkserver_preload(["runner", "odd", "holds", "torchvision", "torch._dynamo"])
     return context
 
 
@@ -75,13 +75,13 @@ def run(name: str, *flags: str, fresh: bool = False) -> dict:
         return json.loads(out.read_text())
 
 
-def run_odd(*words: str) -> dict:
-    """A run of odd.py with these words."""
+def run_program(program: str, *words: str) -> dict:
+    """What `program.py OUT words...` writes as JSON into OUT."""
     with tempfile.TemporaryDirectory() as folder:
         out, said = Path(folder) / "run.json", Path(folder) / "said"
-        code = in_a_fork([str(out), *words], said, "odd")
+        code = in_a_fork([str(out), *words], said, program)
         if code != 0:
-            raise RunFailed(f"odd.py {' '.join(words)}\nended with {code}\n{said.read_text(errors='replace')[-6000:]}")
+            raise RunFailed(f"{program}.py {' '.join(words)}\nended with {code}\n{said.read_text(errors='replace')[-6000:]}")
         return json.loads(out.read_text())
 
 

@@ -9,7 +9,7 @@ import json
 import re
 
 import pytest
-from harness import run_odd
+from harness import run_program
 
 from spillway.amounts import parse_bytes
 
@@ -20,7 +20,7 @@ MANY = 60  # for the long run
 
 
 def run(seed: int, options: dict | None) -> dict:
-    return run_odd(str(seed), str(STEPS), *([] if options is None else [json.dumps(options)]))
+    return run_program("odd", str(seed), str(STEPS), *([] if options is None else [json.dumps(options)]))
 
 
 @functools.cache
