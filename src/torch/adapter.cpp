@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "torch/frame.h"
 #include "torch/out_of_memory.h"
+#include "torch/region.h"
 
 namespace spillway {
 
@@ -56,10 +57,24 @@ Record* Adapter::resolve(c10::StorageImpl* storage) {
   return record;
 }
 
+Record* Adapter::try_allocate(Bytes size, StreamId on) {
+  Record* record = engine_.try_allocate(size, on, current_maker());
+  if (record != nullptr || !may_empty_house(size)) return record;
+  engine_.empty_out();
+  return engine_.try_allocate(size, on, current_maker());
+}
+
+// Nothing of this thread's is in use, and the bytes are there.
+bool Adapter::may_empty_house(Bytes size) {
+  if (current_frame() != nullptr || in_region() || (options_.capturing && options_.capturing())) return false;
+  const auto lock = engine_.lock();
+  return size <= engine_.shortage(size).free;
+}
+
 at::DataPtr Adapter::allocate(std::size_t size) {
   if (size == 0) return {nullptr, nullptr, &delete_block, options_.where};
   const Bytes bytes{static_cast<std::int64_t>(size)};
-  Record* record = engine_.try_allocate(bytes, stream(), current_maker());
+  Record* record = try_allocate(bytes, stream());
   if (record == nullptr) throw_out_of_memory(*this, bytes);
   return {record->data, record->data, &delete_block, options_.where};
 }

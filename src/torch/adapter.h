@@ -59,6 +59,8 @@ class Adapter final : public Owner {
 
   void end_step();
 
+  // Null when nothing can leave. Outside any op memory in pieces becomes one first: see Note [An empty house].
+  [[nodiscard]] Record* try_allocate(Bytes size, StreamId on);
   // Throws torch's OutOfMemoryError when nothing can leave.
   [[nodiscard]] at::DataPtr allocate(std::size_t size);
 
@@ -86,6 +88,7 @@ class Adapter final : public Owner {
   void waited_for_memory() override;
 
  private:
+  [[nodiscard]] bool may_empty_house(Bytes size);
   void leave_stand_in(Record& record, Whereabouts now);
 
   std::unique_ptr<Device> device_;

@@ -210,3 +210,23 @@ def test_a_budget_is_cut_to_whole_pieces_and_running_out_says_so(server, tmp_pat
         f"{budget} 256 KiB more for a new tensor (as torch.empty, torch.randn or torch.load make them, or a library for itself)",
         f"{budget} 192 KiB more in aten::clone, which reads 12 B of inputs",
     ], done.stdout + done.stderr
+
+
+IN_PIECES = """
+import spillway, torch
+spillway.enable("1MiB", device="cpu", policy="lru")
+small, large = [], []
+for i in range(120):  # too small to leave, each beside one that will be gone
+    small.append(torch.full((100,), float(i)))
+    large.append(torch.zeros(1500))
+del large
+whole = torch.empty(1 << 17)
+print(whole.numel(), all(one.eq(i).all().item() for i, one in enumerate(small)), spillway.stats()["violations"])
+"""
+
+
+def test_memory_in_pieces_becomes_one_for_a_new_tensor(server, tmp_path):
+    """Half of the budget, with a tenth of it in tensors of 400 bytes that lie all over it."""
+    done = server.execute(IN_PIECES, tmp_path)
+
+    assert done.stdout == "131072 True 0\n", done.stdout + done.stderr

@@ -232,7 +232,7 @@ class CudaAllocator final : public CUDAAllocator {
   void* take(std::size_t size, DeviceIndex device, cudaStream_t stream) {
     if (device != index_ || !adapter_.managing) return before_.raw_alloc_with_stream(size, stream);
     if (pools_.any() && pools_.claims(stream)) return take_private(size, stream);
-    Record* record = engine_.try_allocate(bytes_of(size), card_.adopt_stream(stream), current_maker());
+    Record* record = adapter_.try_allocate(bytes_of(size), card_.adopt_stream(stream));
     if (record == nullptr) refuse(size);
     return record->data;
   }
