@@ -13,6 +13,8 @@ namespace spillway {
 
 namespace {
 
+constexpr int kTriesToFit = 4000;  // where nothing fits so far
+
 // The step as it runs in this budget.
 struct CutStep {
   CutStep(const Trace& whole, Bytes budget) : trace(cut_lists(whole, budget / kListPieces)), step(trace, find(trace)) {}
@@ -50,7 +52,7 @@ OutlookPoint look_at(const OutlookRequest& request, Bytes budget) {
     for (int way = 0; way < (plan.predicted.over > 0_B ? kOtherWays : kPatientWay); ++way) {
       if (Plan found = plan_another_way(one, way, /*tries=*/0); is_better(found.predicted, plan.predicted)) plan = std::move(found);
     }
-    plan = improve(one, plan, request.tries);
+    plan = improve(one, plan, plan.predicted.over > 0_B ? std::max(request.tries, kTriesToFit) : request.tries);
   }
   OutlookPoint point{budget, plan.predicted, {}};
   for (const PlannedGap& planned : plan.gaps) {
