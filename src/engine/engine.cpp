@@ -360,6 +360,7 @@ std::optional<Shortage> Engine::acquire(std::span<const Use> uses, StreamId on, 
   const bool own = rebuilding_ == 0;  // for the program, not to make another again
   ++stats_.ops;
   std::vector<Arrival> waits;
+  // It is there for a stream once this one's wait is over: another thread on the same stream waits for itself until then.
   for (const Use& use : uses) {
     Record& record = *use.record;
     record.last_use = clock_;
@@ -367,8 +368,7 @@ std::optional<Shortage> Engine::acquire(std::span<const Use> uses, StreamId on, 
     record.streams |= meet(on);
     // A stream beyond the 64th shares its bit and waits each time.
     if (record.arrival && (on.index >= 64 || (record.arrived_on & bit(on)) == 0)) {
-      if (on.index < 64) record.arrived_on |= bit(on);
-      waits.push_back({*record.arrival, record.copy && record.copy->tier == Tier::file ? StallCause::file : StallCause::fetch});
+      waits.push_back({&record, *record.arrival, record.copy && record.copy->tier == Tier::file ? StallCause::file : StallCause::fetch});
     }
     if (use.write) forget_copy(record);
   }
@@ -382,6 +382,7 @@ void Engine::wait_for_arrival(const Arrival& arrival, StreamId on, Lock& lock) {
   arena_.wait(on, arrival.tick);
   const Nanos took = device_.now() - begin;
   lock.lock();
+  if (on.index < 64) arrival.record->arrived_on |= bit(on);
   (arrival.cause == StallCause::file ? stats_.stalls.file : stats_.stalls.fetch) += took;
   tape_.stall(arrival.cause, begin, took);
 }
@@ -419,6 +420,16 @@ void Engine::note_outside_write(Record* record, Lock& lock) {
   forget_copy(*record);
   ++record->epoch;
   clear_recipes(record);
+}
+
+void Engine::begin_waiting() {
+  const Lock lock(mutex_);
+  waiting_ += own_in_flight;
+}
+
+void Engine::end_waiting() {
+  const Lock lock(mutex_);
+  waiting_ -= own_in_flight;
 }
 
 // Other threads' ops may let go of what they pin: worth waiting for, unless all of them wait as well.

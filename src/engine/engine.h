@@ -265,6 +265,10 @@ class Engine {
   // Without the lock. False: neither holds until the step ends, since nothing of that begins in the middle of one.
   [[nodiscard]] bool follows_ops() const { return follows_.load(std::memory_order_relaxed); }
 
+  // Without the lock: around a wait for another thread that is not the engine's own. What this one pins stays as long.
+  void begin_waiting();
+  void end_waiting();
+
   // --- control: these take the lock themselves ----------------------------------------------------------------------
   // `durations`: of the ops since the last step's end, where wants_times() was true and the device measures.
   void end_step(const std::vector<Nanos>& durations = {});
@@ -445,7 +449,7 @@ class Engine {
   void forget_name(Record& record);
   void note_region();
   void trace_room_wait(Nanos took);
-  struct Arrival { Tick tick; StallCause cause; };
+  struct Arrival { Record* record; Tick tick; StallCause cause; };
   void wait_for_arrival(const Arrival& arrival, StreamId on, Lock& lock);
   [[nodiscard]] Bytes limit_beside(Bytes outside) const;
   // How far it still is above the limit.

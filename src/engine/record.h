@@ -64,7 +64,7 @@ struct Record {
   const char* maker = nullptr;   // the operator it was allocated in, while that is registered
   mutable std::uint64_t surveyed = 0;  // the latest survey of ancestors that met it
   std::uint64_t unwilling = 0;   // the op counter + 1 at which its storage would not let go of it
-  std::optional<Tick> arrival;   // its way in; streams in `arrived_on` already wait for it
+  std::optional<Tick> arrival;   // its way in; streams in `arrived_on` have waited for it
   std::uint64_t arrived_on = 0;
   std::optional<LowerCopy> copy; // its bytes in a lower tier; while resident: a clean copy
   std::vector<Recipe*> recipes;     // every op that wrote it since its birth, in order; empty: it can only move

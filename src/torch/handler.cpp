@@ -3,6 +3,7 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include "torch/adapter.h"
+#include "torch/draw.h"
 #include "torch/frame.h"
 #include "torch/fused.h"
 #include "torch/key.h"
@@ -51,11 +52,18 @@ class Call {
       engine_.release(uses_);
       throw;
     }
+    draw_.reset();
     leave();
   }
 
   // The kernel has run, perhaps not to its end.
   [[nodiscard]] bool started() const { return started_; }
+  // Whether nothing is left of it but what its generator drew, and that is taken back by end().
+  [[nodiscard]] bool may_end() const { return !started_ || !traits_.random || generator_ != nullptr; }
+  void end() {
+    if (started_ && generator_) (void)generator_->exchange();
+    draw_.reset();
+  }
 
  private:
   using Lock = Engine::Lock;
@@ -115,6 +123,12 @@ class Call {
       lock.unlock();
       const FrameGuard frame(op_, uses_, /*replay=*/false);
       throw_out_of_memory(adapter_, *why);
+    }
+    if (traits_.random) {  // see Note [One draws at a time]
+      lock.unlock();
+      draw_.emplace(engine_);
+      lock.lock();
+      if (engine_.is_tight()) generator_ = save_generator(op_, stack_, adapter_.options().where);
     }
     // Now that the arguments are here: small ones are recorded by value. Only what the op writes has a new epoch, and
     // that is never an ingredient.
@@ -365,6 +379,8 @@ class Call {
   Bytes whole_before_;
   Nanos begin_;
   bool started_ = false;
+  std::optional<Draw> draw_;
+  std::unique_ptr<GeneratorState> generator_;  // as it was before the kernel
 };
 
 // Note [An empty house]
@@ -372,30 +388,26 @@ class Call {
 // leaves, however small, the arguments come home side by side, and the op runs again. Not if it may have written.
 class Attempt {
  public:
-  Attempt(Adapter& adapter, const c10::OperatorHandle& op, const OpTraits& traits, const Stack& stack)
-      : adapter_(adapter), writes_(std::ranges::any_of(traits.tensors, &TensorArgument::write)), random_(traits.random) {
-    if (writes_) return;
-    arguments_.append(stack.end() - traits.arguments, stack.end());
-    if (random_) generator_ = save_generator(op, stack, adapter.options().where);
+  Attempt(Adapter& adapter, const OpTraits& traits, const Stack& stack)
+      : adapter_(adapter), writes_(std::ranges::any_of(traits.tensors, &TensorArgument::write)) {
+    if (!writes_) arguments_.append(stack.end() - traits.arguments, stack.end());
   }
 
-  [[nodiscard]] bool may_come_again(bool started) const { return !started || (!writes_ && (!random_ || generator_ != nullptr)); }
+  [[nodiscard]] bool may_come_again(bool started) const { return !started || !writes_; }
 
   // `below`: how much of the stack is others'.
   void prepare_again(Stack& stack, std::size_t below, bool started) {
     if (started) {
       stack.resize(below);
       stack.insert(stack.end(), arguments_.begin(), arguments_.end());
-      if (generator_) (void)generator_->exchange();
     }
     adapter_.engine().empty_out();
   }
 
  private:
   Adapter& adapter_;
-  const bool writes_, random_;
+  const bool writes_;
   c10::SmallVector<c10::IValue, 12> arguments_;  // a failed kernel may have taken its own apart
-  std::unique_ptr<GeneratorState> generator_;
 };
 
 // Pins the storages of a value as long as it lives.
@@ -445,12 +457,13 @@ void handle(const OpTraits& traits, const c10::OperatorHandle& op, c10::Dispatch
     Call call(*adapter, op, traits, arguments);
     if (!adapter->engine().is_tight()) return call.run(below, kernel);
     const std::size_t below_arguments = arguments.size() - traits.arguments;
-    Attempt attempt(*adapter, op, traits, arguments);
+    Attempt attempt(*adapter, traits, arguments);
     try {
       return call.run(below, kernel);
     } catch (const InPieces&) {
-      if (!attempt.may_come_again(call.started())) throw;
+      if (!attempt.may_come_again(call.started()) || !call.may_end()) throw;
     }
+    call.end();
     attempt.prepare_again(arguments, below_arguments, call.started());
     Call(*adapter, op, traits, arguments).run(below, kernel);
   };

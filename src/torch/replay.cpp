@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "torch/adapter.h"
+#include "torch/draw.h"
 #include "torch/frame.h"
 #include "torch/fused.h"
 #include "torch/key.h"
@@ -42,7 +43,11 @@ StoragePtr storage_over(std::byte* data, Bytes size, c10::Device device) {
 // The generator as it was when the op first ran, and back again: the stream of later numbers must not notice.
 class GeneratorGuard {
  public:
-  explicit GeneratorGuard(const GeneratorState* state) : before_(state == nullptr ? nullptr : state->exchange()) {}
+  GeneratorGuard(Engine& engine, const GeneratorState* state) {
+    if (state == nullptr) return;
+    draw_.emplace(engine);
+    before_ = state->exchange();
+  }
   ~GeneratorGuard() {
     if (before_) (void)before_->exchange();
   }
@@ -50,6 +55,7 @@ class GeneratorGuard {
   GeneratorGuard& operator=(const GeneratorGuard&) = delete;
 
  private:
+  std::optional<Draw> draw_;
   std::unique_ptr<GeneratorState> before_;
 };
 
@@ -283,7 +289,7 @@ class Rebuild {
     const Nanos begin = adapter_.device().now();
     const bool lean = !sides.empty() && try_lean(recipe, stack, sides);
     if (!lean) {
-      const GeneratorGuard generator(recipe.generator.get());
+      const GeneratorGuard generator(engine_, recipe.generator.get());
       run_on_threads(recipe.threads, engine_.is_child(), [&] { recipe.op.redispatchBoxed(recipe.keys, &stack); });
     }
     latest_ = {recipe.traced, begin, adapter_.device().now() - begin, lean};

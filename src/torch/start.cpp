@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "device/host/host_device.h"
 #include "torch/cpu_allocator.h"
+#include "torch/draw.h"
 #include "torch/faults.h"
 #include "torch/key.h"
 #include "torch/registration.h"
@@ -131,7 +132,7 @@ void start_on_card(int card, const nlohmann::json& options) {
 
 void guard_forks() {
   ::pthread_atfork([] { adapter()->engine().before_fork(); }, [] { adapter()->engine().after_fork(false); },
-                   [] { adapter()->engine().after_fork(true); });
+                   [] { adapter()->engine().after_fork(true); forget_draws(); });
 }
 
 // What the first enable() of a process settles for good, and how people call it.

@@ -1,4 +1,4 @@
-"""A tensor that is rebuilt after torch.set_num_threads has the bits it was made with, in a forked child as well."""
+"""Several threads: a rebuild has the bits it was made with, whoever runs it and on however many; what one fetches another may read."""
 
 import pathlib
 import subprocess
@@ -54,3 +54,60 @@ def test_names_of_storages_and_the_interpreters_lock_keep_nobody_waiting(rounds)
     named = pathlib.Path(__file__).with_name("named.py")
     done = subprocess.run([sys.executable, named, str(rounds)], capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+# Both threads' parameters were copied from one network that was drawn: what was dropped is drawn and copied again by either.
+SHARES = """
+import copy
+import hashlib
+import sys
+import threading
+import torch
+from torch import nn
+
+torch.set_num_threads(1)
+if sys.argv[1] != "plain":
+    import spillway
+
+    spillway.enable(400_000, device="cpu", policy=sys.argv[1])
+torch.manual_seed(0)
+layers = [nn.Linear(64, 128)]
+for _ in range(4):
+    layers += [nn.GELU(), nn.Linear(128, 128)]
+network = nn.Sequential(*layers)
+networks, found = [copy.deepcopy(network) for _ in range(2)], {}
+
+@torch.no_grad()
+def work(thread):
+    own, digest = torch.Generator().manual_seed(thread), hashlib.sha256()
+    for _ in range(8):
+        for parameter in networks[thread].parameters():
+            digest.update(parameter.double().sum().item().hex().encode())
+        x = torch.randn(128, 64, generator=own)
+        for layer in networks[thread]:
+            x = layer(x)
+            digest.update(x.double().sum().item().hex().encode())
+    found[thread] = digest.hexdigest()
+
+threads = [threading.Thread(target=work, args=(at,)) for at in range(2)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(found[0], found[1], 0 if sys.argv[1] == "plain" else spillway.stats()["recomputed_ops"])
+"""
+
+
+def shared(policy: str) -> list[str]:
+    done = subprocess.run([sys.executable, "-c", SHARES, policy], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.split()
+
+
+@pytest.mark.parametrize("rounds", [3, pytest.param(40, marks=pytest.mark.long)])
+def test_two_threads_rebuild_and_fetch_from_the_same_storages(rounds):
+    plain = shared("plain")[:2]
+    for policy in ("dtr", "hybrid") * rounds:
+        *digests, rebuilt = shared(policy)
+        assert digests == plain
+        assert int(rebuilt) > 0
