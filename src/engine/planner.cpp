@@ -194,12 +194,12 @@ void Planner::work(const PlanTask& task) {
   const bool worse_off = places_stand && !script->places();
   Prediction told = worse_off ? *standing : script->predicted();
   if (!worse_off) publish(task, request, std::move(script));
-  // Every new script costs a step or two until the run has settled in it: once one was taken, little gains are told together.
-  const auto is_news = [&](const Prediction& found) { return offer() ? is_better(found, told) : is_worth(found, told); };
-  const auto consider = [&](Plan found) {
-    if (!is_better(found.predicted, plan_.predicted)) return;
-    plan_ = std::move(found);
-    if (!is_news(plan_.predicted)) return;
+  // Places take as long to find as better plans, and every new script costs a step or two until the run has settled in it: little
+  // gains are told together, at last if the one before was not taken yet.
+  std::optional<Prediction> in_vain;  // that had no places
+  const auto tell = [&](bool last) {
+    const auto is_news = [&](const Prediction& found) { return is_worth(found, told) || (last && offer() && is_better(found, told)); };
+    if (!is_news(plan_.predicted) || (in_vain && !is_worth(plan_.predicted, *in_vain))) return;
     PlanRequest less = request;
     Plan with_places = plan_;
     auto script = try_place(task, less, with_places);
@@ -209,10 +209,16 @@ void Planner::work(const PlanTask& task) {
     } else if (!placed) {
       script = write(task, request, plan_, /*place=*/false);
     } else {
+      in_vain = plan_.predicted;
       return;  // a better one may have places
     }
     told = plan_.predicted;
     publish(task, request, std::move(script));
+  };
+  const auto consider = [&](Plan found) {
+    if (!is_better(found.predicted, plan_.predicted)) return;
+    plan_ = std::move(found);
+    tell(/*last=*/false);
   };
   if (plan_.gaps.empty() || !task.policy->improves || task.quick) return;
   const int tries = task.rounds * kTriesARound / kAWay;
@@ -227,6 +233,7 @@ void Planner::work(const PlanTask& task) {
     fruitless = is_better(found.predicted, plan_.predicted) ? 0 : fruitless + 1;
     consider(std::move(found));
   }
+  tell(/*last=*/true);
 }
 
 }  // namespace spillway
