@@ -18,7 +18,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from spillway import loading, loans, native, saving
+from spillway import copying, loading, loans, native, saving
 from spillway.native import HOLDS, READS, WRITES
 from spillway.steps import replace
 from spillway.when_imported import when_imported
@@ -135,14 +135,18 @@ def _untyped_storage() -> Undo:
         if has_memory(type(self)) and saving.wants_stand_in(sys._getframe(1)):
             return saving.stand_in(self, original)
         storage = original(self)
-        materialize(self, WRITES)  # after that: from its name on it stays where it is
+        # After that: from its name on it stays where it is.
+        materialize(self, READS if copying.asks(sys._getframe(1)) else WRITES)
         return storage
 
     return replace(torch.Tensor, "untyped_storage", untyped_storage)
 
 
 def _new_storages() -> Undo:
-    """Python's storages (copy.deepcopy of a tensor makes them) ask torch's default allocator, past the budget."""
+    """Python's storages (copy.deepcopy of a tensor makes them) ask torch's default allocator, past the budget.
+
+    They are shown at once: whoever made one has its name, and it cannot leave.
+    """
     import torch
 
     original = torch.UntypedStorage.__new__
@@ -150,8 +154,11 @@ def _new_storages() -> Undo:
     def __new__(cls: Any, *args: Any, **kwargs: Any) -> Any:
         by_size = cls is torch.UntypedStorage and len(args) == 1 and isinstance(args[0], int)
         if by_size and "allocator" not in kwargs and torch.device(kwargs.get("device") or "cpu").type == "cpu":
-            return original(cls, args[0], allocator=_library.cpu_allocator())
-        return original(cls, *args, **kwargs)
+            kwargs = {"allocator": _library.cpu_allocator()}
+        made = original(cls, *args, **kwargs)
+        if by_size:
+            _library.storage_materialize(made._cdata, READS)
+        return made
 
     torch.UntypedStorage.__new__ = __new__
 
@@ -494,6 +501,7 @@ TABLE: dict[str, Callable[[], Undo]] = {
     "map": _map_methods,
     "untyped_storage": _untyped_storage,
     "new_storages": _new_storages,
+    "deepcopy": lambda: copying.install(_library),
     "save": lambda: saving.install(_library),
     "load": lambda: loading.install(_library),
     "numpy": lambda: loans.install_numpy(_library, address_of),

@@ -6,6 +6,7 @@ writes, as JSON, a digest of losses and parameters, and under spillway (OPTIONS,
 with. With a budget `then` among the options, that one holds from the third step on.
 """
 
+import copy
 import json
 import sys
 from pathlib import Path
@@ -106,7 +107,35 @@ class Unshown(Program):
         return self.net(torch.stack(rows)[:, : 96 * 64].reshape(-1, 64)).square().mean()
 
 
-PROGRAMS = {kind.__name__.lower(): kind for kind in (Lent, Named, Exported, Addressed, Flat, Unshown)}
+class Best(Program):
+    """The best weights so far are kept, and what the optimizer had: a deep copy remembers what it copied until it is done."""
+
+    def step(self, number):
+        loss = super().step(number)
+        self.kept = copy.deepcopy([self.net.state_dict(), self.optimizer.state_dict()])
+        if number % 2:
+            self.net.load_state_dict(self.kept[0])
+        return loss
+
+
+class Made(Program):
+    """Storages made in Python, in use from the first moment."""
+
+    def __init__(self):
+        super().__init__()
+        self.data = [self.make() for _ in range(4)]
+
+    def make(self):
+        storage = torch.UntypedStorage(96 * 64 * 4 * 5)
+        torch.empty(0).set_(storage).normal_()
+        return storage
+
+    def loss(self, step):
+        self.kept = [self.make()]
+        return self.net(torch.empty(0).set_(self.kept[0])[: 96 * 64].view(96, 64)).square().mean()
+
+
+PROGRAMS = {kind.__name__.lower(): kind for kind in (Lent, Named, Exported, Addressed, Flat, Unshown, Best, Made)}
 
 
 def train(name: str, steps: int, then: int | None) -> dict:

@@ -353,6 +353,23 @@ def deepcopy_reads():
     return [*twin.state_dict().values(), *model.state_dict().values()]
 
 
+@case("deepcopy")
+def deepcopy_reads_more_than_the_budget():
+    """Shared storages stay shared, a storage as such is home, and what is copied never has to be there all at once."""
+    tensors = [fresh(1 << 18, seed).view(512, 512) for seed in range(1, 3 * BUDGET // 2 >> 20)]
+    tensors[0].requires_grad_().grad = fresh(1 << 18, 2).view(512, 512)
+    paired = torch.complex(tensors[1], tensors[2])
+    whole = {"all": tensors, "row": tensors[1][1], "conjugates": [paired.conj(), paired], "raw": tensors[1].untyped_storage()}
+    memo = {}
+    copied = copy.deepcopy(whole, memo)
+    again = copy.deepcopy(tensors[1].T, memo)
+    copied["row"].zero_()
+    evict()
+    raw = ctypes.string_at(copied["raw"].data_ptr(), 4096)
+    copies = [*copied["all"], copied["all"][0].grad, *copied["conjugates"], again, tensors[1]]
+    return [raw, [digest(tensor.resolve_conj()) for tensor in copies]]
+
+
 @case()
 def load_state_dict_writes():
     model, optimizer = trained()

@@ -17,6 +17,7 @@ REASONS = {
     "named": "whose storage objects Python holds",
     "exported": "whose address left torch",
     "addressed": "whose address left torch",
+    "made": "whose storage objects Python holds",
 }
 
 
@@ -52,11 +53,17 @@ def test_a_program_that_holds_on_to_memory_trains_a_little_above_its_floor(name,
     assert_trains(name, watched(name)["floor_bytes"] * 11 // 10, policy=policy, **host)
 
 
-@pytest.mark.parametrize("name", ["lent", "named", "exported", "addressed"])
+@pytest.mark.parametrize("name", ["lent", "named", "exported", "addressed", "made"])
 def test_the_floor_counts_what_python_holds(name):
     op = watched(name)["floor_op"]
 
     assert op["cannot_leave_bytes"] > watched(name)["floor_bytes"] // 4, op
+
+
+def test_a_deep_copy_holds_one_tensor_at_a_time():
+    """Each part of the network and of the optimizer's state is small beside all of them."""
+    assert watched("best")["floor_bytes"] < watched("best")["peak_bytes"] // 4
+    assert watched("best")["floor_op"]["cannot_leave_bytes"] < watched("best")["floor_bytes"] // 4
 
 
 def turns():
