@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 
@@ -49,19 +50,17 @@ class Change {
  public:
   using Lock = std::unique_lock<QuickMutex>;
 
-  void wait(Lock& lock) {
-    ++sleepers_;
-    changed_->wait(lock);
-    --sleepers_;
-  }
   void wait_for(Lock& lock, std::chrono::milliseconds most) {
     ++sleepers_;
     changed_->wait_for(lock, most);
     --sleepers_;
   }
   void tell() {
+    ++count_;
     if (sleepers_ > 0) changed_->notify_all();
   }
+  // How often it was told.
+  [[nodiscard]] std::uint64_t count() const { return count_; }
   // In a forked child: whoever slept is not here, and may have been in the middle of it.
   void forget() {
     (void)changed_.release();
@@ -72,6 +71,7 @@ class Change {
  private:
   std::unique_ptr<std::condition_variable_any> changed_ = std::make_unique<std::condition_variable_any>();
   int sleepers_ = 0;
+  std::uint64_t count_ = 0;
 };
 
 }  // namespace spillway

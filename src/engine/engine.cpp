@@ -6,13 +6,11 @@
 #include <utility>
 
 #include "base/error.h"
+#include "engine/own.h"
 
 namespace spillway {
 
 namespace {
-
-// Ops of this thread that hold pins: an op inside another's rebuild counts too.
-thread_local int own_in_flight __attribute__((tls_model("initial-exec"))) = 0;
 
 std::uint64_t bit(StreamId stream) { return std::uint64_t{1} << (stream.index & 63); }
 
@@ -56,6 +54,7 @@ Engine::~Engine() {
 // --- memory ---------------------------------------------------------------------------------------------------------
 
 std::optional<Block> Engine::take(Bytes size, StreamId on, Lock& lock, const Record* returns) {
+  own.crowded = false;
   const Nanos waited = tape_.on() ? arena_.waited() : 0_ns;
   for (;;) {
     if (auto block = try_take(size, on, lock, returns)) {
@@ -138,8 +137,9 @@ Record* Engine::try_allocate(Bytes size, StreamId on, const char* maker) {
   record->born_step = step_;
   record->maker = maker;
   settle(*record, *block);
-  record->hidden = rebuilding_ > 0;
-  if (maker == nullptr && live_ - evictable_ > stats_.floor) [[unlikely]] note_new(size, lock);
+  meter(block->range.length());
+  record->hidden = own.rebuilding > 0;
+  if (maker == nullptr && live_ - evictable_ - in_ops_ > stats_.floor) [[unlikely]] note_new(size, lock);
   if (!record->hidden) recorder_.birth(*record);
   if (tape_.on()) tape_.birth(*record);
   return record;
@@ -149,7 +149,6 @@ void Engine::count(const Record& record, int sign) {
   const Bytes bytes = record.block.range.length() * sign;
   live_ += bytes;
   peak_live_ = std::max(peak_live_, live_);
-  mark_peak_ = std::max(mark_peak_, whole());
   if (rebuilding_ == 0) stats_.plain_peak = std::max(stats_.plain_peak, live_ + absent_);
   recent_.live = std::max(recent_.live, live_);
   (record.kept > 0 ? kept_ : evictable_) += movable_bytes(record) * sign;
@@ -208,6 +207,7 @@ bool Engine::free(void* data) {
   const Lock lock(mutex_);
   Record* record = table_.find(data);
   if (record == nullptr) return false;
+  meter(-record->block.range.length());
   if (!record->hidden) recorder_.death(*record);
   if (record->dependents > 0 && !(course_.on && try_spare(*record))) {
     recount(*record, [&] {
@@ -232,6 +232,7 @@ bool Engine::free(void* data) {
 void Engine::died(Record* record) {
   const Lock lock(mutex_);
   note_absent(*record, -1);
+  meter(-round_up(record->size, options_.alignment));
   recorder_.death(*record);
   // As an orphan; a dropped one only where those that are made from it could not be rebuilt without its coming back.
   const bool stays = record->dependents > 0 && (record->residence != Residence::dropped || !heirs_do_without(*record, course_.on));
@@ -338,33 +339,60 @@ const Record* Engine::gather(std::span<const Use> uses, Lock& lock) {
   return nullptr;
 }
 
+// While it waits nothing is pinned: when that does not help, it waits for a turn.
+std::optional<Shortage> Engine::gather_beside_others(std::span<const Use> uses, Lock& lock) {
+  std::optional<Shortage> why;
+  while ((why = try_gather(uses, lock))) {
+    if (wait_for_others(lock)) continue;
+    if (!own.crowded) return why;
+    begin_turn(lock);
+    try {
+      why = try_gather(uses, lock);
+    } catch (...) {
+      end_turn();
+      throw;
+    }
+    end_turn();
+    return why;
+  }
+  return why;
+}
+
+void Engine::begin_flight() {
+  ++own.in_flight;
+  if (++in_flight_ > own.in_flight && options_.budget) crowds_.store(true, std::memory_order_relaxed);
+}
+
+void Engine::end_flight() {
+  --in_flight_;
+  --own.in_flight;
+  changed_.tell();
+}
+
 std::optional<Shortage> Engine::acquire(std::span<const Use> uses, StreamId on, Lock& lock) {
-  ++in_flight_;
-  ++own_in_flight;
+  wait_for_turns(lock);
+  begin_flight();
   std::optional<Shortage> why;
   try {
-    while ((why = try_gather(uses, lock)) && wait_for_others(lock)) {
-    }
+    why = gather_beside_others(uses, lock);
   } catch (...) {
-    --in_flight_;
-    --own_in_flight;
+    end_flight();
     throw;
   }
   if (why) {
-    --in_flight_;
-    --own_in_flight;
+    end_flight();
     return why;
   }
-  if (returns_.backward && rebuilding_ == 0) note_backward(uses);
+  if (returns_.backward && own.rebuilding == 0) note_backward(uses);
   ++clock_;
-  const bool own = rebuilding_ == 0;  // for the program, not to make another again
+  const bool first = own.rebuilding == 0;  // for the program, not to make another again
   ++stats_.ops;
   std::vector<Arrival> waits;
   // It is there for a stream once this one's wait is over: another thread on the same stream waits for itself until then.
   for (const Use& use : uses) {
     Record& record = *use.record;
     record.last_use = clock_;
-    if (own) record.forward_use = returns_.backward ? 0 : clock_;
+    if (first) record.forward_use = returns_.backward ? 0 : clock_;
     record.streams |= meet(on);
     // A stream beyond the 64th shares its bit and waits each time.
     if (record.arrival && (on.index >= 64 || (record.arrived_on & bit(on)) == 0)) {
@@ -410,9 +438,7 @@ void Engine::unpin(Record* record) {
 
 void Engine::release(std::span<const Use> uses) {
   for (const Use& use : uses) unpin(use.record);
-  --in_flight_;
-  --own_in_flight;
-  changed_.tell();
+  end_flight();
 }
 
 void Engine::note_outside_write(Record* record, Lock& lock) {
@@ -420,28 +446,6 @@ void Engine::note_outside_write(Record* record, Lock& lock) {
   forget_copy(*record);
   ++record->epoch;
   clear_recipes(record);
-}
-
-void Engine::begin_waiting() {
-  const Lock lock(mutex_);
-  waiting_ += own_in_flight;
-}
-
-void Engine::end_waiting() {
-  const Lock lock(mutex_);
-  waiting_ -= own_in_flight;
-}
-
-// Other threads' ops may let go of what they pin: worth waiting for, unless all of them wait as well.
-bool Engine::wait_for_others(Lock& lock) {
-  const int own = own_in_flight;
-  if (in_flight_ - own - waiting_ <= 0) return false;
-  waiting_ += own;
-  const Nanos begin = device_.now();
-  changed_.wait_for(lock, std::chrono::milliseconds(20));
-  stats_.stalls.room += device_.now() - begin;
-  waiting_ -= own;
-  return true;
 }
 
 // --- forks ----------------------------------------------------------------------------------------------------------
@@ -474,8 +478,11 @@ void Engine::become_child() {
   };
   turn_back(away_, Residence::away);
   turn_back(dropped_, Residence::dropped);
-  in_flight_ = own_in_flight;
-  waiting_ = rebuilding_ = 0;
+  in_flight_ = own.in_flight;
+  waiting_ = rebuilding_ = patient_ = queued_ = 0;
+  asked_to_give_up_ = false;
+  turn_taken_ = own.turns > 0;
+  in_ops_ = own.metered ? own.made : 0_B;
   changed_.forget();
   if (std::exchange(child_, true)) return;
   course_.on = false;

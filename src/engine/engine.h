@@ -67,6 +67,9 @@ class Owner {
   virtual void rebuild(Record& record) = 0;
   // With the lock: memory was waited for while an op is timed.
   virtual void waited_for_memory() {}
+  // Without the lock, around a wait for other threads: lets go of what they may need to get on.
+  [[nodiscard]] virtual void* begin_pause() { return nullptr; }
+  virtual void end_pause(void* /*held*/) {}
 };
 
 enum class Leave : std::uint8_t { move, replay, cheaper };
@@ -144,7 +147,34 @@ struct Shortage {
   Bytes free, longest_free;  // free, but perhaps not in one piece
   Bytes host_limit;          // of the tier below; zero: there is none
   bool file = false;         // there is a file below
+  bool crowded = false;      // ops of other threads had some of it
   [[nodiscard]] Bytes stay() const { return pinned + kept + held + named + anonymous + small + homeless; }
+};
+
+class Engine;
+
+// As long as it lives no other thread's op runs: see Note [A turn alone]. Not with the engine's lock held.
+class Turn {
+ public:
+  explicit Turn(Engine& engine);
+  ~Turn();
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+ private:
+  Engine& engine_;
+};
+
+// As long as it lives, whether what runs on this thread can be given up for another and run once more.
+class ComesAgain {
+ public:
+  explicit ComesAgain(bool may);
+  ~ComesAgain();
+  ComesAgain(const ComesAgain&) = delete;
+  ComesAgain& operator=(const ComesAgain&) = delete;
+
+ private:
+  const bool before_;
 };
 
 class Engine {
@@ -199,19 +229,15 @@ class Engine {
   void loosen(Record* record, bool loose);
   // Counted among what cannot leave, whoever uses it.
   [[nodiscard]] bool stays(const Record& record) const { return record.kept > 0 || movable_bytes(record) == 0_B; }
-  // Starts the count of what one op allocates; `note_op` ends it and raises the floor.
-  [[nodiscard]] std::uint64_t begin_op() {
-    mark_peak_ = whole();
-    cannot_leave_ = live_ - evictable_;
-    return clock_;
-  }
-  [[nodiscard]] Bytes peak_in_op() const { return mark_peak_; }
+  // Starts the count of what one op of this thread allocates, until end_op; `note_op`, before that, raises the floor.
+  [[nodiscard]] std::uint64_t begin_op();
+  void end_op();
+  // Of the op that runs: what it has made and not freed, and the most of that.
+  [[nodiscard]] Bytes made_in_op() const;
+  [[nodiscard]] Bytes peak_in_op() const;
   struct OpBytes { Bytes inputs, outputs, transient; };
   // May let go of the lock.
-  void note_op(const OpBytes& bytes, const std::string& name, Lock& lock) {
-    returns_.op = bytes;
-    if (needed(bytes) > stats_.floor) [[unlikely]] raise_floor(bytes, name, lock);
-  }
+  void note_op(const OpBytes& bytes, const std::string& name, Lock& lock);
 
   // --- recipes: with the lock ---------------------------------------------------------------------------------------
   // Whether anybody might be dropped: recipes are of no use otherwise.
@@ -265,9 +291,16 @@ class Engine {
   // Without the lock. False: neither holds until the step ends, since nothing of that begins in the middle of one.
   [[nodiscard]] bool follows_ops() const { return follows_.load(std::memory_order_relaxed); }
 
+  // --- several threads: see Note [A turn alone] ---------------------------------------------------------------------
   // Without the lock: around a wait for another thread that is not the engine's own. What this one pins stays as long.
   void begin_waiting();
   void end_waiting();
+  // With the lock: no op of another thread runs until the turn has ended.
+  void begin_turn(Lock& lock);
+  void end_turn();
+  // Whether an op may lack memory in its middle that another attempt would find: because somebody had to leave, or because
+  // ops of several threads were seen at once.
+  [[nodiscard]] bool may_lack_memory() const { return is_tight() || crowds_.load(std::memory_order_relaxed); }
 
   // --- control: these take the lock themselves ----------------------------------------------------------------------
   // `durations`: of the ops since the last step's end, where wants_times() was true and the device measures.
@@ -363,6 +396,7 @@ class Engine {
   [[nodiscard]] const Recipe* straight_from(const Recipe& recipe) const;
   [[nodiscard]] bool may_drop(const Record& record, bool planned = false) const;
   [[nodiscard]] std::optional<Shortage> try_gather(std::span<const Use> uses, Lock& lock);
+  [[nodiscard]] std::optional<Shortage> gather_beside_others(std::span<const Use> uses, Lock& lock);
   [[nodiscard]] const Record* gather(std::span<const Use> uses, Lock& lock);
   [[nodiscard]] bool bring_home(Record* record, Lock& lock);
   [[nodiscard]] bool fetch(Record* record, Lock& lock);
@@ -435,11 +469,16 @@ class Engine {
   [[nodiscard]] Bytes movable_bytes(const Record& record) const;
   void note_absent(const Record& record, int sign);
   [[nodiscard]] double comeback_nanos(const Record& record) const;
+  void pause(Lock& lock);
   [[nodiscard]] bool wait_for_others(Lock& lock);
+  void wait_for_turns(Lock& lock);
+  void begin_flight();
+  void end_flight();
+  void meter(Bytes more);
   [[nodiscard]] std::vector<Tick>& last_uses(const Record& record);
   [[nodiscard]] std::uint64_t meet(StreamId stream);
   void note_reserved();
-  [[nodiscard]] Bytes needed(const OpBytes& bytes) const { return cannot_leave_ + bytes.inputs + std::max(bytes.transient, 0_B); }
+  [[nodiscard]] static Bytes needed(const OpBytes& bytes);
   void raise_floor(const OpBytes& bytes, const std::string& name, Lock& lock);
   void note_new(Bytes size, Lock& lock);
   // Who has lost its name can leave again. Returns their bytes.
@@ -475,7 +514,12 @@ class Engine {
   std::vector<Tick> last_uses_;
   std::uint64_t clock_ = 0, step_ = 0;
   mutable std::uint64_t surveys_ = 0;
-  int in_flight_ = 0, waiting_ = 0;
+  // Ops that hold pins: all of them, those of threads that wait, of threads that wait for a turn. See turns.cpp.
+  int in_flight_ = 0, waiting_ = 0, queued_ = 0;
+  int patient_ = 0;                 // threads that wait for memory and could give up
+  bool asked_to_give_up_ = false;   // one of them
+  bool turn_taken_ = false;
+  std::atomic<bool> crowds_{false};  // ops of several threads have run at once
   Bytes absent_;        // of living storages whose bytes are not on the device
   int rebuilding_ = 0;
   int emptying_ = 0;    // threads in empty_out: nobody is too small to leave
@@ -485,7 +529,8 @@ class Engine {
   std::atomic<bool> follows_{true};  // as the last step ended; whoever switches something on says so
   bool child_ = false;  // see Note [Forked children]
   std::uint32_t most_stream_ = 0;  // the largest number of a stream met
-  Bytes live_, peak_live_, mark_peak_, evictable_, cannot_leave_;
+  Bytes live_, peak_live_, evictable_;
+  Bytes in_ops_;        // made by ops that run now, of all threads: nobody has seen it yet
   int regions_ = 0;     // that have begun and not ended
   Bytes kept_, cannot_leave_before_;  // by regions, of what could leave otherwise; when the first of them began
   Bytes outside_, peak_reserved_;  // the peak counts what is outside, too

@@ -187,7 +187,7 @@ bool Engine::let_go(Record& record, Leave leave, std::optional<std::uint32_t> ga
 }
 
 bool Engine::bring_home(Record* record, Lock& lock) {
-  while (record->residence == Residence::arriving) changed_.wait(lock);
+  while (record->residence == Residence::arriving) pause(lock);
   if (record->residence == Residence::resident) return true;
   if (record->residence == Residence::away) return fetch(record, lock);
   SPILLWAY_ENSURE(record->residence == Residence::dropped, "a dead storage was asked for");

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "engine/engine.h"
+#include "engine/own.h"
 
 namespace spillway {
 
@@ -50,18 +51,25 @@ void Engine::loosen(Record* record, bool loose) {
   else record->loose = loose;
 }
 
+Bytes Engine::needed(const OpBytes& bytes) { return own.cannot_leave + bytes.inputs + std::max(bytes.transient, 0_B); }
+
+void Engine::note_op(const OpBytes& bytes, const std::string& name, Lock& lock) {
+  returns_.op = bytes;
+  if (needed(bytes) > stats_.floor && !own.beside_rebuild) [[unlikely]] raise_floor(bytes, name, lock);
+}
+
 void Engine::raise_floor(const OpBytes& bytes, const std::string& name, Lock& lock) {
-  if (!named_.empty()) cannot_leave_ -= ask_for_names(lock);
+  if (!named_.empty()) own.cannot_leave -= ask_for_names(lock);
   if (needed(bytes) <= stats_.floor) return;
   stats_.floor = needed(bytes);
-  stats_.floor_op = {.name = name, .inputs = bytes.inputs, .outputs = bytes.outputs, .transient = bytes.transient, .cannot_leave = cannot_leave_};
+  stats_.floor_op = {.name = name, .inputs = bytes.inputs, .outputs = bytes.outputs, .transient = bytes.transient, .cannot_leave = own.cannot_leave};
 }
 
 // Memory nobody has shown yet cannot leave, nor can what is asked for outside any op.
 void Engine::note_new(Bytes size, Lock& lock) {
   if (rebuilding_ > 0 || regions_ > 0) return;
   if (!named_.empty()) (void)ask_for_names(lock);
-  const Bytes needed = live_ - evictable_;
+  const Bytes needed = live_ - evictable_ - in_ops_;
   if (needed <= stats_.floor) return;
   stats_.floor = needed;
   stats_.floor_op = {.name = "a new tensor", .inputs = {}, .outputs = size, .transient = size, .cannot_leave = needed - size};
@@ -80,6 +88,7 @@ void Engine::note_region() {
 Shortage Engine::shortage(Bytes asked) const {
   Shortage why;
   why.asked = asked;
+  why.crowded = own.crowded;
   why.budget = arena_.limit();
   const PoolStats arena = arena_.stats();
   why.free = why.budget - arena.live;

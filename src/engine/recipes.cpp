@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "engine/engine.h"
+#include "engine/own.h"
 
 namespace spillway {
 
@@ -260,12 +261,14 @@ void Engine::rebuild(Record* record, Lock& lock) {
   record->residence = Residence::arriving;
   ++record->refs;
   ++rebuilding_;
+  ++own.rebuilding;
   lock.unlock();
   try {
     owner_.rebuild(*record);
   } catch (...) {
     lock.lock();
     --rebuilding_;
+    --own.rebuilding;
     if (record->residence == Residence::arriving) record->residence = Residence::dropped;
     changed_.tell();
     unref(record);
@@ -273,6 +276,7 @@ void Engine::rebuild(Record* record, Lock& lock) {
   }
   lock.lock();
   --rebuilding_;
+  --own.rebuilding;
   changed_.tell();
   SPILLWAY_ENSURE(record->residence == Residence::resident, "a rebuild left its storage without bytes");
   unref(record);
@@ -339,7 +343,7 @@ void Engine::before_write(Record* record, Lock& lock) {
       if (heir && (victim == nullptr || dropped->id < victim->id)) victim = dropped;
     }
     if (victim == nullptr) {
-      changed_.wait(lock);  // another thread is rebuilding it
+      pause(lock);  // another thread is rebuilding it
       continue;
     }
     if (victim->orphan) {

@@ -137,7 +137,6 @@ Player::Tried Player::try_play(const ScoreOp& op) {
     return Tried::failed_before;
   }
   op_clock_ = engine_.begin_op();
-  const Bytes before = engine_.whole();
   lock.unlock();
   meter_.mark(Spent::fetch);
   const Nanos begin = device_.now();
@@ -146,10 +145,11 @@ Player::Tried Player::try_play(const ScoreOp& op) {
   } catch (const NoRoom&) {
     take_back(op);
     lock.lock();
+    engine_.end_op();
     engine_.release(uses);
     return Tried::failed_inside;
   }
-  leave(op, uses, begin, before);
+  leave(op, uses, begin);
   return Tried::done;
 }
 
@@ -161,7 +161,8 @@ Player::Tried Player::look(const ScoreOp& op, std::span<const Use> uses) {
   meter_.mark(Spent::kernels, op.duration);
   const std::vector<Record*> outputs = outputs_of(op);
   measure(op);
-  if (engine_.wants_ops()) tell(op, uses, outputs, device_.now(), engine_.whole());
+  if (engine_.wants_ops()) tell(op, uses, outputs, device_.now());
+  engine_.end_op();
   if (engine_.steers()) engine_.steer_after(uses, outputs, lock);
   return Tried::done;
 }
@@ -181,14 +182,15 @@ void Player::take_back(const ScoreOp& op) {
   }
 }
 
-void Player::leave(const ScoreOp& op, std::span<const Use> uses, Nanos begin, Bytes before) {
+void Player::leave(const ScoreOp& op, std::span<const Use> uses, Nanos begin) {
   {
     auto lock = engine_.lock();
-    note_floor(op, uses, before, lock);
+    note_floor(op, uses, lock);
     const std::vector<Record*> outputs = outputs_of(op);
     measure(op);
-    if (engine_.wants_ops()) tell(op, uses, outputs, begin, before);
+    if (engine_.wants_ops()) tell(op, uses, outputs, begin);
     keep_recipe(op, uses);
+    engine_.end_op();
     engine_.release(uses);
     if (engine_.steers()) engine_.steer_after(uses, outputs, lock);
   }
@@ -223,12 +225,12 @@ std::vector<Record*> Player::outputs_of(const ScoreOp& op) {
   return outputs;
 }
 
-void Player::note_floor(const ScoreOp& op, std::span<const Use> uses, Bytes before, Engine::Lock& lock) {
+void Player::note_floor(const ScoreOp& op, std::span<const Use> uses, Engine::Lock& lock) {
   Bytes inputs;
   for (const Use& use : uses) {
     if (use.record->size >= engine_.options().smallest) inputs += use.record->block.range.length();
   }
-  engine_.note_op({.inputs = inputs, .outputs = std::max(engine_.whole() - before, 0_B), .transient = engine_.peak_in_op() - before},
+  engine_.note_op({.inputs = inputs, .outputs = engine_.made_in_op(), .transient = engine_.peak_in_op()},
                   std::string(op.name), lock);
 }
 
@@ -238,7 +240,7 @@ void Player::measure(const ScoreOp& op) {
 }
 
 // As long as the card takes for it; the host's own time is of no use to anybody.
-void Player::tell(const ScoreOp& op, std::span<const Use> uses, std::span<Record* const> outputs, Nanos begin, Bytes before) {
+void Player::tell(const ScoreOp& op, std::span<const Use> uses, std::span<Record* const> outputs, Nanos begin) {
   std::vector<StorageId> in, mutated, out, aliased;
   for (const Record* record : outputs) out.push_back(record->id);
   for (const Use& use : uses) {
@@ -246,7 +248,7 @@ void Player::tell(const ScoreOp& op, std::span<const Use> uses, std::span<Record
     if (std::ranges::find(outputs, use.record) != outputs.end()) aliased.push_back(use.record->id);
   }
   engine_.note_step_op({.name = op.name, .phase = op.phase, .stream = compute_, .start = begin, .duration = op.duration,
-                        .transient = engine_.peak_in_op() - before, .timed = slow_clock_ > 0 && engine_.wants_times(), .replayable = op.replayable, .why_not = op.why_not,
+                        .transient = engine_.peak_in_op(), .timed = slow_clock_ > 0 && engine_.wants_times(), .replayable = op.replayable, .why_not = op.why_not,
                         .inputs = in, .outputs = out, .mutated = mutated, .aliased = aliased}, {op.key, op.key});
 }
 

@@ -67,12 +67,12 @@ class Player final : public Owner {
   void follow(const Cue& cue, const char* maker);
   void take_back(const ScoreOp& op);
   [[nodiscard]] Record* allocate(Bytes size, std::string_view maker);
-  void leave(const ScoreOp& op, std::span<const Use> uses, Nanos begin, Bytes before);
+  void leave(const ScoreOp& op, std::span<const Use> uses, Nanos begin);
   void measure(const ScoreOp& op);
-  void tell(const ScoreOp& op, std::span<const Use> uses, std::span<Record* const> outputs, Nanos begin, Bytes before);
+  void tell(const ScoreOp& op, std::span<const Use> uses, std::span<Record* const> outputs, Nanos begin);
   void keep_recipe(const ScoreOp& op, std::span<const Use> uses);
   [[nodiscard]] bool wants_recipe(const ScoreOp& op, std::span<const Use> uses) const;
-  void note_floor(const ScoreOp& op, std::span<const Use> uses, Bytes before, Engine::Lock& lock);
+  void note_floor(const ScoreOp& op, std::span<const Use> uses, Engine::Lock& lock);
   void refuse(std::string op, const Shortage& why);
   void dispose_of_recipes();
   [[nodiscard]] std::vector<Use> uses_of(const ScoreOp& op);

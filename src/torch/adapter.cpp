@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "torch/frame.h"
+#include "torch/interpreter.h"
 #include "torch/out_of_memory.h"
 #include "torch/region.h"
 
@@ -59,16 +60,10 @@ Record* Adapter::resolve(c10::StorageImpl* storage) {
 
 Record* Adapter::try_allocate(Bytes size, StreamId on) {
   Record* record = engine_.try_allocate(size, on, current_maker());
-  if (record != nullptr || !may_empty_house(size)) return record;
-  engine_.empty_out();
-  return engine_.try_allocate(size, on, current_maker());
-}
-
-// Nothing of this thread's is in use, and the bytes are there.
-bool Adapter::may_empty_house(Bytes size) {
-  if (current_frame() != nullptr || in_region() || (options_.capturing && options_.capturing())) return false;
-  const auto lock = engine_.lock();
-  return size <= engine_.shortage(size).free;
+  if (record != nullptr || current_frame() != nullptr || in_region() || (options_.capturing && options_.capturing())) return record;
+  SecondChance chance(*this);  // nothing of this thread's is in use
+  while (record == nullptr && chance.prepare(hope_for(*this, size))) record = engine_.try_allocate(size, on, nullptr);
+  return record;
 }
 
 at::DataPtr Adapter::allocate(std::size_t size) {
@@ -94,6 +89,9 @@ void Adapter::end_step() {
   const auto lead = [&] { const auto lock = engine_.lock(); return engine_.wanted_lead(); }();
   if (lead > 0_ns) options_.clock->hold_back(lead);
 }
+
+void* Adapter::begin_pause() { return let_go_of_interpreter(); }
+void Adapter::end_pause(void* held) { take_interpreter(held); }
 
 void* Adapter::weak(Record& record) {
   c10::raw::weak_intrusive_ptr::incref(storage_of(record));

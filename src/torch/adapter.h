@@ -59,7 +59,7 @@ class Adapter final : public Owner {
 
   void end_step();
 
-  // Null when nothing can leave. Outside any op memory in pieces becomes one first: see Note [An empty house].
+  // Null when nothing can leave. Outside any op another attempt is made: see SecondChance.
   [[nodiscard]] Record* try_allocate(Bytes size, StreamId on);
   // Throws torch's OutOfMemoryError when nothing can leave.
   [[nodiscard]] at::DataPtr allocate(std::size_t size);
@@ -86,9 +86,10 @@ class Adapter final : public Owner {
   void disown(Record& record) override;
   void rebuild(Record& record) override;
   void waited_for_memory() override;
+  [[nodiscard]] void* begin_pause() override;
+  void end_pause(void* held) override;
 
  private:
-  [[nodiscard]] bool may_empty_house(Bytes size);
   void leave_stand_in(Record& record, Whereabouts now);
 
   std::unique_ptr<Device> device_;

@@ -14,7 +14,6 @@ struct Frame {
   std::span<const Use> uses;
   Frame* outer = nullptr;
   bool replay = false;
-  Bytes before;  // that lived when it began: what it has made is what came since
 };
 
 // Innermost frame of the calling thread; null outside any op. Safe in a signal handler: its place is made with the thread.
@@ -29,8 +28,8 @@ extern thread_local Frame* the_frame __attribute__((tls_model("initial-exec")));
 
 class FrameGuard {
  public:
-  FrameGuard(const c10::OperatorHandle& op, std::span<const Use> uses, bool replay, Bytes before = {})
-      : frame_{&op, uses, current_frame(), replay, before} {
+  FrameGuard(const c10::OperatorHandle& op, std::span<const Use> uses, bool replay)
+      : frame_{&op, uses, current_frame(), replay} {
     current_frame() = &frame_;
   }
   ~FrameGuard() { current_frame() = frame_.outer; }

@@ -43,12 +43,13 @@ class Call {
     enter(keys);
     started_ = true;
     try {
-      const FrameGuard frame(op_, uses_, /*replay=*/false, whole_before_);
+      const FrameGuard frame(op_, uses_, /*replay=*/false);
       const c10::impl::ExcludeDispatchKeyGuard unit{c10::DispatchKeySet(kKey)};
       kernel();
     } catch (...) {
       const auto lock = engine_.lock();
       abandon_writes();
+      engine_.end_op();
       engine_.release(uses_);
       throw;
     }
@@ -90,7 +91,6 @@ class Call {
     steer(lock);
     if (!engine_.wants_ops()) return engine_.wants_after();
     clock_ = engine_.begin_op();
-    whole_before_ = engine_.whole();
     begin_ = adapter_.device().now();
     return true;
   }
@@ -99,6 +99,7 @@ class Call {
     auto lock = engine_.lock();
     find_outputs();
     if (engine_.wants_ops()) trace();
+    engine_.end_op();
     if (engine_.steers()) engine_.steer_after(uses_, {outputs_.data(), outputs_.size()}, lock);
   }
 
@@ -128,14 +129,13 @@ class Call {
       lock.unlock();
       draw_.emplace(engine_);
       lock.lock();
-      if (engine_.is_tight()) generator_ = save_generator(op_, stack_, adapter_.options().where);
+      if (engine_.may_lack_memory()) generator_ = save_generator(op_, stack_, adapter_.options().where);
     }
     // Now that the arguments are here: small ones are recorded by value. Only what the op writes has a new epoch, and
     // that is never an ingredient.
     if (wants_recipe()) recipe_ = try_record(adapter_, op_, traits_, keys, stack_);
     if (recipe_) note_epochs();
     clock_ = engine_.begin_op();
-    whole_before_ = engine_.whole();
     if (measures()) begin_ = adapter_.device().now();
     timed_ = engine_.wants_times() && adapter_.options().clock && !is_captured() && adapter_.options().clock->start();
     if (traits_.splits) find_lists();
@@ -191,10 +191,11 @@ class Call {
       if (recipe_ && traits_.lean) find_lean();
       if (recipe_ && recipe_->in_place) find_ride();
       if (recipe_ && traits_.casts) find_straight();
-      if (timed_ && adapter_.options().roofline) adapter_.options().roofline->expect(recipe_.get(), engine_.whole() - whole_before_);
+      if (timed_ && adapter_.options().roofline) adapter_.options().roofline->expect(recipe_.get(), engine_.made_in_op());
       if (engine_.wants_ops()) trace();
       keep_recipe();
       hold_what_leaves_sight();
+      engine_.end_op();
       engine_.release(uses_);
       if (engine_.steers()) engine_.steer_after(uses_, {outputs_.data(), outputs_.size()}, lock);
       engine_.take_dying(dying);
@@ -221,7 +222,7 @@ class Call {
     }
     const auto view = [](const Ids& ids) { return std::span<const StorageId>(ids.data(), ids.size()); };
     engine_.note_step_op({.name = op_.schema().name(), .phase = current_phase(), .stream = adapter_.stream(), .start = begin_,
-                       .duration = adapter_.device().now() - begin_, .transient = engine_.peak_in_op() - whole_before_,
+                       .duration = adapter_.device().now() - begin_, .transient = engine_.peak_in_op(),
                        .timed = timed_, .lean = recipe_ && (recipe_->lean != nullptr || recipe_->rides || recipe_->straight) ? recipe_->lean_time : 0_ns, .replayable = traits_.replay != Replay::never, .why_not = why_not(), .inputs = view(inputs),
                        .outputs = view(outputs), .mutated = view(mutated), .aliased = view(aliased)}, key_);
   }
@@ -236,7 +237,7 @@ class Call {
   // Lists count with their largest element: under a tight budget the others need not be there.
   void note_floor(Lock& lock) {
     const std::string& name = op_.operator_name().name;
-    const Bytes transient = engine_.peak_in_op() - whole_before_, outputs = std::max(engine_.whole() - whole_before_, 0_B);
+    const Bytes transient = engine_.peak_in_op(), outputs = engine_.made_in_op();
     if (lists_.share > 0) {
       const auto part = [&](Bytes bytes) { return Bytes{static_cast<std::int64_t>(static_cast<double>(bytes.count) * lists_.share)}; };
       engine_.note_op({.inputs = lists_.largest, .outputs = part(outputs), .transient = part(transient)}, name, lock);
@@ -279,7 +280,7 @@ class Call {
       if (use.write && !(in_place && use.record == uses_[0].record)) engine_.clear_recipes(use.record);
     }
     if (!recipe_) return;
-    recipe_->time = time_taken(engine_.whole() - whole_before_);
+    recipe_->time = time_taken(engine_.made_in_op());
     recipe_->step = engine_.step();
     recipe_->traced = engine_.tape().latest_op();
     if (in_place) {
@@ -376,39 +377,57 @@ class Call {
   TorchRecipePtr recipe_;
   std::uint64_t clock_ = 0;
   ListBytes lists_;
-  Bytes whole_before_;
   Nanos begin_;
   bool started_ = false;
   std::optional<Draw> draw_;
   std::unique_ptr<GeneratorState> generator_;  // as it was before the kernel
 };
 
-// Note [An empty house]
-// Near the floor an op may fail beside enough free memory, because its own arguments lie across it. Then everything
-// leaves, however small, the arguments come home side by side, and the op runs again. Not if it may have written.
+// The arguments of an op that may have to run once more. Not if it may have written.
 class Attempt {
  public:
-  Attempt(Adapter& adapter, const OpTraits& traits, const Stack& stack)
-      : adapter_(adapter), writes_(std::ranges::any_of(traits.tensors, &TensorArgument::write)) {
+  Attempt(const OpTraits& traits, const Stack& stack) : writes_(std::ranges::any_of(traits.tensors, &TensorArgument::write)) {
     if (!writes_) arguments_.append(stack.end() - traits.arguments, stack.end());
   }
 
   [[nodiscard]] bool may_come_again(bool started) const { return !started || !writes_; }
 
   // `below`: how much of the stack is others'.
-  void prepare_again(Stack& stack, std::size_t below, bool started) {
-    if (started) {
-      stack.resize(below);
-      stack.insert(stack.end(), arguments_.begin(), arguments_.end());
-    }
-    adapter_.engine().empty_out();
+  void put_back(Stack& stack, std::size_t below) const {
+    stack.resize(below);
+    stack.insert(stack.end(), arguments_.begin(), arguments_.end());
   }
 
  private:
-  Adapter& adapter_;
   const bool writes_;
   c10::SmallVector<c10::IValue, 12> arguments_;  // a failed kernel may have taken its own apart
 };
+
+// Runs the op, once more where that may help.
+template <class Kernel>
+void run_op(Adapter& adapter, const c10::OperatorHandle& op, const OpTraits& traits, c10::DispatchKeySet keys, Stack& stack, Kernel kernel) {
+  if (!adapter.engine().may_lack_memory()) return Call(adapter, op, traits, stack).run(keys, kernel);
+  const std::size_t below_arguments = stack.size() - traits.arguments;
+  const Attempt attempt(traits, stack);
+  const ComesAgain comes_again(attempt.may_come_again(/*started=*/true));
+  SecondChance chance(adapter);
+  for (;;) {
+    Call call(adapter, op, traits, stack);
+    const auto prepare = [&](Hope hope) {
+      if (!hope.any() || !attempt.may_come_again(call.started()) || !call.may_end()) return false;
+      call.end();
+      if (call.started()) attempt.put_back(stack, below_arguments);
+      return chance.prepare(hope);
+    };
+    try {
+      return call.run(keys, kernel);
+    } catch (const TryAgain& why) {
+      if (!prepare(why.hope)) throw;
+    } catch (const WorkspaceShortage& why) {
+      if (!prepare(why.hope)) throw;
+    }
+  }
+}
 
 // Pins the storages of a value as long as it lives.
 class Stay {
@@ -453,19 +472,7 @@ void handle(const OpTraits& traits, const c10::OperatorHandle& op, c10::Dispatch
     return;
   }
   const auto once = [&](Stack& arguments) {
-    const auto kernel = [&] { op.redispatchBoxed(below, &arguments); };
-    Call call(*adapter, op, traits, arguments);
-    if (!adapter->engine().is_tight()) return call.run(below, kernel);
-    const std::size_t below_arguments = arguments.size() - traits.arguments;
-    Attempt attempt(*adapter, traits, arguments);
-    try {
-      return call.run(below, kernel);
-    } catch (const InPieces&) {
-      if (!attempt.may_come_again(call.started()) || !call.may_end()) throw;
-    }
-    call.end();
-    attempt.prepare_again(arguments, below_arguments, call.started());
-    Call(*adapter, op, traits, arguments).run(below, kernel);
+    run_op(*adapter, op, traits, below, arguments, [&] { op.redispatchBoxed(below, &arguments); });
   };
   try {
     if (traits.splits && run_in_pieces(*adapter, op, *stack, once)) return;
@@ -503,7 +510,7 @@ void UnitEntry::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet ke
     return;
   }
   try {
-    Call(*adapter, op, traits_, *stack).run(keys, [&] { kernel_.callBoxed(op, keys, stack); });
+    run_op(*adapter, op, traits_, keys, *stack, [&] { kernel_.callBoxed(op, keys, stack); });
   } catch (const WorkspaceShortage& why) {
     throw_as_out_of_memory(why);
   }

@@ -44,12 +44,14 @@ void at_home_once(Adapter& adapter, std::span<c10::StorageImpl* const> storages,
 
 template <class LeavesSight, class Act>
 void at_home(Adapter& adapter, std::span<c10::StorageImpl* const> storages, LeavesSight leaves_sight, Act act) {
-  try {
-    return at_home_once(adapter, storages, leaves_sight, act);
-  } catch (const InPieces&) {
-    adapter.engine().empty_out();  // see Note [An empty house]
+  SecondChance chance(adapter);
+  for (;;) {
+    try {
+      return at_home_once(adapter, storages, leaves_sight, act);
+    } catch (const TryAgain& why) {
+      if (!chance.prepare(why.hope)) throw;
+    }
   }
-  at_home_once(adapter, storages, leaves_sight, act);
 }
 
 Storages storages_of(c10::TensorImpl& tensor) {

@@ -27,12 +27,7 @@ Bytes bytes_of(std::span<const Use> uses) {
   return sum;
 }
 
-Bytes lives(Adapter& adapter) {
-  const auto lock = adapter.engine().lock();
-  return adapter.engine().whole();
-}
-
-void describe_op(std::ostringstream& text, const Frame* frame, const Shortage& why, Bytes lives) {
+void describe_op(std::ostringstream& text, const Frame* frame, const Shortage& why, Bytes made) {
   if (frame == nullptr && in_region()) {
     text << "in a compiled graph or another region of unseen kernels. ";
     return;
@@ -46,8 +41,7 @@ void describe_op(std::ostringstream& text, const Frame* frame, const Shortage& w
   text << ", which reads " << to_text(bytes_of(frame->uses)) << " of inputs";
   if (why.coming > why.asked) text << ", " << to_text(why.coming) << " of them still to come home";
   text << ". ";
-  if (why.coming > 0_B || frame->before == 0_B) return;
-  const Bytes made = std::max(lives - frame->before, 0_B);
+  if (why.coming > 0_B) return;
   if (made > 0_B) text << "It had made " << to_text(made) << " of outputs and workspace before that. ";
 }
 
@@ -118,7 +112,7 @@ std::string tell(Adapter& adapter, const Shortage& why) {
   text << "spillway: ";
   describe_budget(text, options.budget.value_or(why.budget), why.budget, options.granule);
   text << " does not hold " << to_text(why.asked) << " more ";
-  describe_op(text, current_frame(), why, lives(adapter));
+  describe_op(text, current_frame(), why, adapter.engine().made_in_op());
   describe_cause(text, why, options.smallest);
   if (stats.floor > 0_B) text << "The largest working set of one operator so far (the floor) is " << to_text(stats.floor) << ". ";
   describe_remedy(text, enough_for(stats, options, why), stats.steps > 0);
@@ -130,20 +124,33 @@ Shortage shortage_of(Adapter& adapter, Bytes asked) {
   return adapter.engine().shortage(asked);
 }
 
+Hope hope_of(const Shortage& why) { return {.in_pieces = why.asked <= why.free, .crowded = why.crowded}; }
+
 }  // namespace
 
+bool SecondChance::prepare(Hope hope) {
+  if (emptied_ || !hope.any() || (turn_ && !hope.in_pieces)) return false;
+  if (!turn_) turn_.emplace(adapter_.engine());
+  if (hope.in_pieces) adapter_.engine().empty_out();
+  emptied_ = hope.in_pieces;
+  return true;
+}
+
 void throw_out_of_memory(Adapter& adapter, const Shortage& why) {
-  if (why.asked <= why.free) throw InPieces(c10::SourceLocation{__func__, __FILE__, __LINE__}, tell(adapter, why));
+  if (const Hope hope = hope_of(why); hope.any()) throw TryAgain(c10::SourceLocation{__func__, __FILE__, __LINE__}, tell(adapter, why), hope);
   throw c10::OutOfMemoryError(c10::SourceLocation{__func__, __FILE__, __LINE__}, tell(adapter, why));
 }
+
+Hope hope_for(Adapter& adapter, Bytes asked) { return hope_of(shortage_of(adapter, asked)); }
 
 void throw_out_of_memory(Adapter& adapter, Bytes asked) { throw_out_of_memory(adapter, shortage_of(adapter, asked)); }
 
 void throw_workspace_shortage(Adapter& adapter, Bytes asked) {
-  const std::string text = tell(adapter, shortage_of(adapter, asked)) +
+  const Shortage why = shortage_of(adapter, asked);
+  const std::string text = tell(adapter, why) +
                            " What was asked for may be the workspace of this convolution: with less of it another algorithm would run and round "
                            "differently, which --workspace adaptive allows.";
-  throw WorkspaceShortage(c10::SourceLocation{__func__, __FILE__, __LINE__}, text);
+  throw WorkspaceShortage(c10::SourceLocation{__func__, __FILE__, __LINE__}, text, hope_of(why));
 }
 
 void throw_as_out_of_memory(const WorkspaceShortage& why) {

@@ -1,5 +1,6 @@
 """Several threads: a rebuild has the bits it was made with, whoever runs it and on however many; what one fetches another may read."""
 
+import json
 import pathlib
 import subprocess
 import sys
@@ -111,3 +112,102 @@ def test_two_threads_rebuild_and_fetch_from_the_same_storages(rounds):
         *digests, rebuilt = shared(policy)
         assert digests == plain
         assert int(rebuilt) > 0
+
+
+# Convolutions need as much in their middle as they read: two at once do not fit into what one needs.
+CROWDS = """
+import hashlib
+import sys
+import threading
+import torch
+from torch import nn
+
+threads = int(sys.argv[1])
+torch.set_num_threads(1)
+torch.manual_seed(0)
+images, labels = torch.randn(48, 1, 20, 20), torch.randint(0, 5, (48,))
+
+def network():
+    body = [nn.Conv2d(1, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(), nn.Conv2d(32, 32, 3, padding=1), nn.ReLU(inplace=True), nn.MaxPool2d(2)]
+    return nn.Sequential(*body, nn.Flatten(), nn.Dropout(0.1 if not networks else 0.0), nn.Linear(3200, 5))
+
+networks, failures = [], []
+for _ in range(threads):
+    networks.append(network())
+
+def train(own):
+    try:
+        optimizer = torch.optim.AdamW(own.parameters())
+        for step in range(10):
+            part = slice(16 * (step % 3), 16 * (step % 3) + 16)
+            loss = nn.functional.cross_entropy(own(images[part].clone()), labels[part].clone())
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    except BaseException as failure:
+        failures.append(failure)
+
+workers = [threading.Thread(target=train, args=(own,)) for own in networks]
+for worker in workers:
+    worker.start()
+for worker in workers:
+    worker.join()
+if failures:
+    raise failures[0]
+for own in networks:
+    print(hashlib.sha256(b"".join(value.numpy().tobytes() for value in own.state_dict().values())).hexdigest())
+"""
+
+
+def trained(folder: pathlib.Path, threads: int, *flags: str) -> tuple[list[str], dict]:
+    (folder / "crowds.py").write_text(CROWDS)
+    command = [sys.executable, "-m", "spillway", "run", "--quiet", "--device", "cpu", "--stats", "stats.json", *flags, "crowds.py", str(threads)]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.split(), json.loads((folder / "stats.json").read_text())
+
+
+@pytest.mark.parametrize("threads", [2, pytest.param(4, marks=pytest.mark.long)])
+def test_threads_train_at_once_in_what_one_of_them_needs(tmp_path, threads):
+    plain, watched = trained(tmp_path, threads)
+    for policy in ("dtr", "hybrid"):
+        digests, stats = trained(tmp_path, threads, "--policy", policy, "--budget", str(watched["floor_bytes"] * 11 // 10))
+        assert digests == plain
+        assert stats["violations"] == 0
+        assert stats["moved_out_bytes"] > 0
+    assert watched["floor_bytes"] < 0.5 * watched["peak_live_bytes"]
+
+
+# One thread's op runs Python in its middle and pins what the other needs room for, which waits with the interpreter's lock in hand.
+HOLDS_THE_LOCK = """
+import threading
+import time
+import torch
+import spillway
+
+@torch.library.custom_op("spillway_test::slow", mutates_args=())
+def slow(x: torch.Tensor) -> torch.Tensor:
+    begun.set()
+    until = time.monotonic() + 1.0
+    while time.monotonic() < until:
+        time.sleep(0.01)
+    return x[:1].clone()
+
+begun = threading.Event()
+values = [0.5] * 600_000
+spillway.enable("4MiB", device="cpu")
+large = torch.ones(700_000)
+worker = threading.Thread(target=slow, args=(large,))
+worker.start()
+begun.wait()
+made = torch.tensor(values)
+worker.join()
+assert made.sum().item() == 300_000 and large.sum().item() == 700_000
+print("done")
+"""
+
+
+def test_waiting_for_memory_does_not_keep_the_interpreters_lock(tmp_path):
+    (tmp_path / "holds.py").write_text(HOLDS_THE_LOCK)
+    done = subprocess.run([sys.executable, "holds.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout.split() == ["done"], done.stdout + done.stderr

@@ -60,7 +60,7 @@ TEST(Change, WakesEverybodyWhoWaits) {
   for (int thread = 0; thread < 3; ++thread) {
     threads.emplace_back([&] {
       Change::Lock lock(mutex);
-      while (!is_there) changed.wait(lock);
+      while (!is_there) changed.wait_for(lock, std::chrono::hours(1));
     });
   }
   {

@@ -21,6 +21,7 @@ class FloorTest : public EngineTest {
     (void)engine.begin_op();
     const Bytes inputs = engine.stays(*storage.record) ? 0_B : storage.record->block.range.length();
     engine.note_op({.inputs = inputs, .outputs = {}, .transient = {}}, "look", lock);
+    engine.end_op();
     engine.release(std::span(&use, 1));
   }
 

@@ -1,0 +1,22 @@
+// What the engine knows of the calling thread alone.
+#pragma once
+
+#include "base/units.h"
+
+namespace spillway {
+
+struct Own {
+  int in_flight = 0;   // ops that hold pins: an op inside another's rebuild counts too
+  int turns = 0;       // see Note [A turn alone]
+  int rebuilding = 0;
+  bool comes_again = false;  // the op that runs can be given up and run once more
+  bool crowded = false;      // memory was refused beside ops of other threads
+  // Of the op that runs: what it has made and not freed, the most of that, and what could not leave when it began.
+  bool metered = false;
+  Bytes made, most, cannot_leave;
+  bool beside_rebuild = false;  // another thread's, whose temporaries are among what could not leave
+};
+
+extern thread_local Own own __attribute__((tls_model("initial-exec")));
+
+}  // namespace spillway
