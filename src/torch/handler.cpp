@@ -34,8 +34,9 @@ OpKey key_of(const OpTraits& traits, std::span<const Use> uses) {
 // One operator call from its arguments to its results.
 class Call {
  public:
-  Call(Adapter& adapter, const c10::OperatorHandle& op, const OpTraits& traits, Stack& stack)
-      : adapter_(adapter), engine_(adapter.engine()), op_(op), traits_(traits), stack_(stack) {}
+  // `again`: it was tried before, and the engine knows that it comes.
+  Call(Adapter& adapter, const c10::OperatorHandle& op, const OpTraits& traits, Stack& stack, bool again = false)
+      : adapter_(adapter), engine_(adapter.engine()), op_(op), traits_(traits), stack_(stack), again_(again) {}
 
   template <class Kernel>
   void run(c10::DispatchKeySet keys, Kernel kernel) {
@@ -112,7 +113,7 @@ class Call {
 
   void steer(Lock& lock) {
     key_ = key_of(traits_, uses_);
-    engine_.steer_before(key_, current_phase(), lock);
+    if (!again_) engine_.steer_before(key_, current_phase(), lock);
   }
 
   void enter(c10::DispatchKeySet keys) {
@@ -369,6 +370,7 @@ class Call {
   const c10::OperatorHandle& op_;
   const OpTraits& traits_;
   Stack& stack_;
+  const bool again_;
   Uses uses_;
   Storages storages_;
   c10::SmallVector<Record*, 16> outputs_;
@@ -411,8 +413,8 @@ void run_op(Adapter& adapter, const c10::OperatorHandle& op, const OpTraits& tra
   const Attempt attempt(traits, stack);
   const ComesAgain comes_again(attempt.may_come_again(/*started=*/true));
   SecondChance chance(adapter);
-  for (;;) {
-    Call call(adapter, op, traits, stack);
+  for (bool again = false;; again = true) {
+    Call call(adapter, op, traits, stack, again);
     const auto prepare = [&](Hope hope) {
       if (!hope.any() || !attempt.may_come_again(call.started()) || !call.may_end()) return false;
       call.end();
