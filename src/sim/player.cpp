@@ -105,7 +105,7 @@ void Player::follow(const Cue& cue, const char* maker) {
 void Player::play(const ScoreOp& op) {
   for (const Cue& cue : op.before) follow(cue, nullptr);
   for (bool again = false;; again = true) {
-    const Tried tried = try_play(op);
+    const Tried tried = try_play(op, again);
     if (tried == Tried::done) break;
     const bool in_pieces = last_shortage_.asked <= last_shortage_.free;
     if (again || !in_pieces || (tried == Tried::failed_inside && !op.mutated.empty())) {
@@ -122,12 +122,12 @@ void Player::play(const ScoreOp& op) {
   meter_.read();
 }
 
-Player::Tried Player::try_play(const ScoreOp& op) {
+Player::Tried Player::try_play(const ScoreOp& op, bool again) {
   const std::vector<Use> uses = uses_of(op);
   meter_.mark(Spent::host);
   if (op.view) return look(op, uses);
   auto lock = engine_.lock();
-  if (engine_.steers() || engine_.wants_ops()) engine_.steer_before({op.key, op.key}, op.phase, lock);
+  if (!again && (engine_.steers() || engine_.wants_ops())) engine_.steer_before({op.key, op.key}, op.phase, lock);
   try {
     if (const auto why = engine_.acquire(uses, compute_, lock)) {
       last_shortage_ = *why;

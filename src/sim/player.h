@@ -59,7 +59,7 @@ class Player final : public Owner {
   void begin_step();
   void end_step();
   void play(const ScoreOp& op);
-  [[nodiscard]] Tried try_play(const ScoreOp& op);
+  [[nodiscard]] Tried try_play(const ScoreOp& op, bool again);
   [[nodiscard]] Tried look(const ScoreOp& op, std::span<const Use> uses);
   void run_kernel(const ScoreOp& op);
   void give_birth(StoragePlace place, const char* maker);
