@@ -53,6 +53,7 @@ Json to_json(const SimStep& step) {
           {"evictions", step.evictions},
           {"peak_live_bytes", step.peak_live.count},
           {"surprises", step.surprises},
+          {"remaps", step.remaps},
           {"planned", step.planned},
           {"predicted_ns", step.planned ? Json(step.predicted.time.count) : Json()}};
 }

@@ -37,6 +37,7 @@ class Sampler {
                  .peak_live = player_.engine().recent_peaks().live,
                  .evictions = now.evictions - before_.evictions,
                  .rebuilt_ops = now.recomputed_ops - before_.recomputed_ops,
+                 .remaps = now.remaps - before_.remaps,
                  .surprises = now.surprises - before_.surprises,
                  .planned = now.planned_steps > before_.planned_steps,
                  .predicted = before_.predicted.value_or(Prediction{})};

@@ -37,6 +37,7 @@ struct SimStep {
   Bytes moved_out, moved_in, left_clean, dropped, rebuilt;
   Bytes peak_live;
   std::int64_t evictions = 0, rebuilt_ops = 0;
+  std::int64_t remaps = 0;     // free memory put together, or taken to where a block belongs
   std::int64_t surprises = 0;  // in a planned step: room that had to be made beside the plan
   bool planned = false;
   Prediction predicted;  // where planned
