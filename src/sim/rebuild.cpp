@@ -7,6 +7,7 @@
 namespace spillway {
 
 Rebuild::~Rebuild() {
+  free_for_now();
   free_siblings();
   for (const auto& [gone, made] : temporaries_) free(made);
   for (Record* record : partial_) free(record);
@@ -14,6 +15,11 @@ Rebuild::~Rebuild() {
 
 void Rebuild::free(Record* record) {
   if (record != nullptr) (void)player_.engine().free(record->data);
+}
+
+void Rebuild::free_for_now() {
+  for (const auto& [storage, record] : for_now_) free(record);
+  for_now_.clear();
 }
 
 void Rebuild::free_siblings() {
@@ -98,23 +104,40 @@ Record* Rebuild::run(OpRecipe& recipe, const Record& wanted, Record* so_far) {
   return so_far;
 }
 
-// The result that is wanted; null for an op that changes what is there already.
-Record* Rebuild::execute(OpRecipe& recipe, const Record& wanted) {
+// Memory as the op took it the first time, in that order. The result that is wanted; null for an op that changes what is there
+// already.
+Record* Rebuild::take_memory(const OpRecipe& recipe, const Record& wanted) {
   const ScoreOp& op = recipe.op;
   Record* made = nullptr;
-  std::vector<Record*> outputs = recipe.outputs;
-  for (std::size_t at = 0; at < recipe.sizes.size(); ++at) {
-    if (recipe.sizes[at] == 0_B) continue;
-    Record* record = player_.allocate(recipe.sizes[at], op.name);
-    if (outputs[at] == &wanted) partial_.back() = made = record;
+  const std::vector<Record*> outputs = recipe.outputs;
+  for (const Cue& cue : op.inside) {
+    if (!cue.birth) {
+      const auto dead = std::ranges::find(for_now_, cue.storage, [](const auto& one) { return one.first; });
+      if (dead == for_now_.end()) continue;
+      free(dead->second);
+      for_now_.erase(dead);
+      continue;
+    }
+    const auto place = std::ranges::find(op.outputs, cue.storage);
+    const auto at = static_cast<std::size_t>(place - op.outputs.begin());
+    Record* record = player_.allocate(player_.storage(cue.storage).size, op.name);
+    if (at >= recipe.sizes.size() || recipe.sizes[at] == 0_B) for_now_.emplace_back(cue.storage, record);
+    else if (outputs[at] == &wanted) partial_.back() = made = record;
     else siblings_.emplace_back(at, record);
   }
+  return made;
+}
+
+Record* Rebuild::execute(OpRecipe& recipe, const Record& wanted) {
+  const ScoreOp& op = recipe.op;
+  Record* made = take_memory(recipe, wanted);
   Record* workspace = op.workspace > 0_B ? player_.allocate(op.workspace, op.name) : nullptr;
   player_.meter_.mark(Spent::room);
   const Nanos begin = player_.device_.now();
   player_.device_.compute(player_.compute_, op.duration);
   player_.meter_.mark(Spent::rebuilds, op.duration);
   free(workspace);
+  free_for_now();
   latest_ = {recipe.traced, begin, op.duration};
   return made;
 }

@@ -28,9 +28,11 @@ class Rebuild {
 
   [[nodiscard]] Record* make(const Record& record);
   [[nodiscard]] Record* run(OpRecipe& recipe, const Record& wanted, Record* so_far);
+  [[nodiscard]] Record* take_memory(const OpRecipe& recipe, const Record& wanted);
   [[nodiscard]] Record* execute(OpRecipe& recipe, const Record& wanted);
   void hand_over(Record& record, Record* made, std::span<const ReplayNote> replays);
   void free(Record* record);
+  void free_for_now();
   void free_siblings();
   void settle_siblings(const Recipe& recipe);
 
@@ -41,6 +43,7 @@ class Rebuild {
   std::vector<std::pair<const Record*, Record*>> temporaries_;
   std::vector<Record*> partial_;  // what each running make() has so far, outermost first
   Siblings siblings_;
+  std::vector<std::pair<StoragePlace, Record*>> for_now_;  // what the op that runs took and nobody gets
 };
 
 }  // namespace spillway
