@@ -573,6 +573,7 @@ class Engine {
   int moves_ = 0;
   int placed_steps_ = 0;  // by the places in use, from the first op to the last
   std::int64_t remaps_ = 0;  // until the step at hand
+  int link_pause_ = 0, next_link_pause_ = 4;  // steps with another link until plans follow it; the same after that
   std::int64_t slack_ = 0;  // percent of the budget that plans leave free
   std::vector<Repertoire::Lesson> lessons_;  // not taken in yet
   bool choosing_ = false;   // the next size to plan for

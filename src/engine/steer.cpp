@@ -16,6 +16,7 @@ namespace {
 constexpr int kMostMissed = 3;       // steps off course before the run is recorded anew
 constexpr std::int64_t kSlackParts = 100;  // of the budget: holes between storages, and what is not planned
 constexpr double kDrift = 1.3;       // of a copy's time; both directions at once explain 1.1
+constexpr int kLongestLinkPause = 256;
 constexpr int kMostMoves = 2;        // of whoever is in the way of places, until plans leave more room
 constexpr std::chrono::milliseconds kMostWait{300};  // for the first plan of a known run
 constexpr int kSettlingSteps = 2;    // until blocks taken before there were places are gone
@@ -254,7 +255,8 @@ void Engine::start_planning(bool anew, bool outdated) {
 }
 
 // Copies take another time than was planned with: the link is shared, or somebody else's since. Rates are those of the
-// step's last copies, which may have had both directions busy: only what no sharing explains is a drift.
+// step's last copies, which may have had both directions busy: only what no sharing explains is a drift. A link that keeps on
+// changing is followed ever more seldom, since every new plan costs steps.
 void Engine::follow_link() {
   Mover::Rates seen = mover_.take_rates();
   const auto drifted = [](double now, double planned) { return now > 0 && planned > 0 && (now > planned * kDrift || now < planned / kDrift); };
@@ -263,7 +265,9 @@ void Engine::follow_link() {
   if (seen.in_nanos_per_byte == 0) seen.in_nanos_per_byte = costs.in_nanos_per_byte * seen.out_nanos_per_byte / costs.out_nanos_per_byte;
   if (seen.out_nanos_per_byte == 0) seen.out_nanos_per_byte = costs.out_nanos_per_byte * seen.in_nanos_per_byte / costs.in_nanos_per_byte;
   const bool out = drifted(seen.out_nanos_per_byte, costs.out_nanos_per_byte), in = drifted(seen.in_nanos_per_byte, costs.in_nanos_per_byte);
-  if ((!out && !in) || planner_.busy()) return;
+  if ((!out && !in) || planner_.busy() || link_pause_-- > 0) return;
+  link_pause_ = next_link_pause_;
+  next_link_pause_ = std::min(next_link_pause_ * 2, kLongestLinkPause);
   const auto take_over = [](double now, double& nanos, double& price) {
     price *= now / nanos;  // kernels beside a copy are slower as long as it takes
     nanos = now;

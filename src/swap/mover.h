@@ -103,7 +103,7 @@ class Mover {
     Bytes size;
   };
   static constexpr std::size_t kMostSamples = 32;
-  static constexpr Bytes kSmallestSample = 1_MiB;
+  static constexpr Bytes kSmallestSample = 4_MiB;
 
   void note_sample(std::deque<Sample>& samples, const LowerCopy& copy, Tick done, Bytes size);
   [[nodiscard]] double rate_of(std::deque<Sample>& samples);
