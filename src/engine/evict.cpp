@@ -1,5 +1,6 @@
 // Leaving and coming back: victims, moves, fetches.
 #include <algorithm>
+#include <exception>
 #include <limits>
 
 #include "base/error.h"
@@ -261,19 +262,25 @@ bool Engine::bring_all_home() {
   table_.for_each([&](Record* record) { all_records.push_back(record); });
   for (Record* record : all_records) ++record->pins;
   bool all = true;
+  std::exception_ptr failed;  // a rebuild found no room
   for (Record* record : out) {
-    if (record->orphan || (record->residence != Residence::away && record->residence != Residence::dropped)) continue;
+    if (failed || record->orphan || (record->residence != Residence::away && record->residence != Residence::dropped)) continue;
     void* weak = owner_.weak(*record);
     lock.unlock();
     void* held = owner_.hold(weak);
     lock.lock();
-    if (held != nullptr && !bring_home(record, lock)) all = false;
+    try {
+      if (held != nullptr && !bring_home(record, lock)) all = false;
+    } catch (...) {
+      failed = std::current_exception();
+    }
     lock.unlock();
     if (held != nullptr) owner_.unhold(held);
     lock.lock();
   }
   mover_.drain();  // whoever reads from now on does it without asking
   for (Record* record : all_records) unpin(record);
+  if (failed) std::rethrow_exception(failed);
   return all;
 }
 

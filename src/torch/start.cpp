@@ -17,6 +17,7 @@
 #include "torch/draw.h"
 #include "torch/faults.h"
 #include "torch/key.h"
+#include "torch/out_of_memory.h"
 #include "torch/registration.h"
 #if SPILLWAY_HAS_CUDA
 #include "torch/cuda/start_cuda.h"
@@ -258,10 +259,30 @@ void close_trace(Adapter& adapter) {
   adapter.engine().tape().close();
 }
 
-void stop(Adapter& adapter) {
-  if (!adapter.engine().bring_all_home()) {
-    throw InputError("not everything that was moved away fits into the budget at once, so spillway stays on: raise the budget or free tensors first");
+namespace {
+
+bool try_bring_home(Engine& engine) {
+  try {
+    return engine.bring_all_home();
+  } catch (const c10::OutOfMemoryError&) {  // in a rebuild
+    return false;
+  } catch (const WorkspaceShortage&) {
+    return false;
   }
+}
+
+[[noreturn]] void tell_it_does_not_fit(Engine& engine) {
+  const auto lock = engine.lock();
+  const Bytes needed = engine.whole(), limit = engine.shortage(0_B).budget;
+  const std::string missing = needed > limit ? ": " + to_text(needed - limit) + " too little" : ", but in pieces";
+  throw InputError("not everything that was moved away fits into the budget at once, so spillway stays on: tensors take " + to_text(needed) +
+                   ", and there is room for " + to_text(limit) + missing + "; raise the budget or free tensors first");
+}
+
+}  // namespace
+
+void stop(Adapter& adapter) {
+  if (!try_bring_home(adapter.engine())) tell_it_does_not_fit(adapter.engine());
   adapter.managing = false;
   close_trace(adapter);
   c10::impl::tls_set_dispatch_key_included(kKey, false);

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <future>
 #include <map>
+#include <stdexcept>
 #include <thread>
 
 #include "unit/engine/engine_fixture.h"
@@ -422,6 +423,37 @@ TEST_F(EngineTest, BringsEverythingHomeOrSaysThatItDoesNotFit) {
   EXPECT_TRUE(engine.bring_all_home());
   EXPECT_TRUE(holds(first, 512_KiB, 1));
   EXPECT_TRUE(holds(second, 512_KiB, 2));
+}
+
+TEST_F(EngineTest, ARebuildThatFailsOnTheWayHomeLeavesNobodyPinned) {
+  Storage& source = make(64_KiB, 1);
+  Storage& made = make(64_KiB, 2);
+  Recipe recipe;
+  recipe.ingredients.push_back({source.record, source.record->epoch});
+  recipe.outputs = {made.record};
+  {
+    const auto lock = engine.lock();
+    engine.set_recipe(made.record, &recipe);
+  }
+  engine.evict_all(Leave::replay);
+  ASSERT_EQ(made.record->residence, Residence::dropped);
+  owner.rebuild_now = [](Record&) { throw std::runtime_error("no room"); };
+
+  EXPECT_THROW((void)engine.bring_all_home(), std::runtime_error);
+
+  EXPECT_EQ(source.record->pins, 0);
+  EXPECT_EQ(made.record->pins, 0);
+  EXPECT_EQ(made.record->residence, Residence::dropped);
+  owner.rebuild_now = [&](Record& record) {
+    Record* fresh = engine.try_allocate(record.size, device.caller_stream());
+    const auto lock = engine.lock();
+    engine.finish_rebuild(&record, fresh, {});
+  };
+  EXPECT_TRUE(engine.bring_all_home());
+  const auto lock = engine.lock();
+  engine.clear_recipes(made.record);
+  std::vector<Recipe*> dying;
+  engine.take_dying(dying);
 }
 
 // made and side are results of one op; made can be made again leanly from side.
