@@ -115,20 +115,35 @@ Json to_json(const PlanOptions& options, const RecordedRun& run, const FloorStor
   return json;
 }
 
-void print_point(const OutlookPoint& point, Bytes peak) {
+// One for the whole table, so that its columns can be compared.
+struct TableUnit {
+  std::string_view name;
+  Bytes size;
+};
+
+TableUnit unit_for(Bytes peak) {
+  if (peak >= 1_GiB) return {"GiB", 1_GiB};
+  return peak >= 1_MiB ? TableUnit{"MiB", 1_MiB} : TableUnit{"KiB", 1_KiB};
+}
+
+void print_point(const OutlookPoint& point, Bytes peak, const TableUnit& unit) {
   const Prediction& told = point.predicted;
-  const auto gib = [](Bytes bytes) { return static_cast<double>(bytes.count) / (1 << 30); };
+  const auto in_unit = [&](Bytes bytes) { return static_cast<double>(bytes.count) / static_cast<double>(unit.size.count); };
   const auto ms = [](Nanos time) { return static_cast<double>(time.count) / 1e6; };
-  fmt::print("{:>9.3f}  {:>4.0f}%  {:>9.3f}  {:>+7.1f}%  {:>9.3f}  {:>9.3f}  {:>9.3f}  {:>9.3f}  {}\n", gib(point.budget),
+  fmt::print("{:>9.3f}  {:>4.0f}%  {:>9.3f}  {:>+7.1f}%  {:>9.3f}  {:>9.3f}  {:>9.3f}  {:>9.3f}  {}\n", in_unit(point.budget),
              100.0 * static_cast<double>(point.budget.count) / static_cast<double>(peak.count), ms(told.time), percent_slower(told),
-             gib(told.moved), gib(told.rebuilt), ms(told.rebuild), ms(told.stall),
+             in_unit(told.moved), in_unit(told.rebuilt), ms(told.rebuild), ms(told.stall),
              told.over > 0_B ? fmt::format("lacks {}", to_text(told.over)) : "fits");
 }
 
 void print(const PlanOptions& options, const RecordedRun& run, const FloorStory& floor, const std::vector<OutlookPoint>& points) {
   fmt::print("{} on {}: peak {}, {} plain\n", options.policy, options.card, to_text(run.curve.peak), to_text(points[0].predicted.plain_time));
-  fmt::print("{:>9}  {:>5}  {:>9}  {:>8}  {:>9}  {:>9}  {:>9}  {:>9}\n", "GiB", "peak", "ms", "slower", "moved GiB", "rebuilt", "rebuild", "stall");
-  for (const OutlookPoint& point : points) print_point(point, run.curve.peak);
+  const TableUnit unit = unit_for(run.curve.peak);
+  fmt::print("{:>9}  {:>5}  {:>9}  {:>8}  {:>9}  {:>9}  {:>9}  {:>9}\n", unit.name, "peak", "ms", "slower", fmt::format("moved {}", unit.name), "rebuilt",
+             "rebuild", "stall");
+  for (const OutlookPoint& point : points) print_point(point, run.curve.peak, unit);
+  const auto is_unplanned = [&](const OutlookPoint& point) { return point.predicted.over > 0_B && point.budget >= floor.floor.bytes; };
+  if (std::ranges::any_of(points, is_unplanned)) fmt::print("lacks: no plan was found that fits; a run reacts instead, and above the floor it may fit all the same\n");
   fmt::print("floor {}: {} needs {} at once, {} cannot leave beside it\n", to_text(floor.floor.bytes), floor.op, to_text(floor.floor.working_set),
              to_text(floor.floor.stuck));
   for (const Pin& pin : floor.pins) fmt::print("  {:>10}  {}\n", to_text(pin.size), pin.what);

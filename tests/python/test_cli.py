@@ -9,6 +9,7 @@ import sysconfig
 
 import pytest
 
+import made_up_run
 import spillway
 from spillway import cli, native
 
@@ -74,3 +75,12 @@ def test_a_missing_tool_is_told_with_what_would_help(run):
     done = run(sys.executable, "-c", script)
     assert done.returncode == 1
     assert "/nowhere/tool is missing" in done.stderr and "make setup" in done.stderr
+
+
+@pytest.mark.parametrize("layers, unit", [(6, "MiB"), (48, "GiB")])
+def test_a_plan_is_told_in_the_unit_of_its_peak(run, command, tmp_path, layers, unit):
+    made_up_run.MadeUpRun(layers).write(tmp_path / "run.jsonl", steps=2)
+    assert run(command, "import", tmp_path / "run.jsonl", "-o", tmp_path / "run.spt").returncode == 0
+    peak, head, first = run(command, "plan", tmp_path / "run.spt", "--budget", "100%").stdout.splitlines()[:3]
+    assert head.split()[0] == unit and f"moved {unit}" in head
+    assert f"peak {float(first.split()[0]):.3g} {unit}" in peak
