@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
 
 from spillway.hooks import has_memory
 
 
-def cpu_bytes() -> int:
-    """Bytes of all CPU tensors Python can reach, shared storages once. What lives in C++ alone is not seen."""
+def cpu_bytes(is_ours: Callable[[int], bool]) -> int:
+    """Bytes of all CPU tensors Python can reach, shared storages once, without ours. What lives in C++ alone is not seen."""
     import torch
 
     sizes: dict[int, int] = {}
@@ -17,5 +18,5 @@ def cpu_bytes() -> int:
             if not has_memory(type(thing)) or thing.device.type != "cpu" or thing.layout is not torch.strided:
                 continue
             storage = thing.untyped_storage()
-            sizes[storage._cdata] = storage.nbytes()
+            sizes[storage._cdata] = 0 if is_ours(storage._cdata) else storage.nbytes()
     return sum(sizes.values())

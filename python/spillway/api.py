@@ -29,9 +29,10 @@ ALLOCATORS = ("spillway", "native")
 class _Job:
     """What Python holds of a job besides the engine: the watcher of steps, the hooks, the setting to restore."""
 
-    def __init__(self, library: native.Library, options: dict[str, Any]) -> None:
+    def __init__(self, library: native.Library, options: dict[str, Any], words: dict[str, Any]) -> None:
         self.library = library
         self.options = options
+        self.words = words  # of enable(), as they were given
         self.watcher = StepWatcher(self._step, self._set_phase, self._tell_roles)
         self._cache_is_new = "cache_dir" in options
         self._multithreading_before = True
@@ -101,18 +102,19 @@ def enable(
     cache folder; False: nowhere), so that the next run of the same script has a plan from its second step on. Bad input is a ValueError, and then nothing was changed.
     """
     global _job
+    words = dict(locals())
     if _job is not None:
         raise ValueError("Spillway is already on: use set_budget() to change the budget, or disable() first")
     library = native.load()
     options = read_options(budget, device, policy, host_limit, spill_dir, workspace, trace, allocator, poison, min_evict, trace_steps, cache)
-    _refuse_below_what_is_there(options)
+    _refuse_below_what_is_there(options, library)
     if "cache_dir" in options:
         options["cache_writer"] = kept_steps.writer(options["device"])  # here, because asking a card for its name initialises CUDA
         if options["device"] != "cpu" and _last_stats is None:  # the first enable() of a process settles what ops are thought to take
             found = rates.find_rates(options["cache_dir"], options["cache_writer"], lambda: rates.measure_card(options["device"]))
             options |= {"rates": found} if found else {}
     library.enable(options)
-    job = _Job(library, options)
+    job = _Job(library, options, words)
     try:
         job.start()
     except BaseException:
@@ -121,15 +123,15 @@ def enable(
     _job = job
 
 
-def _refuse_below_what_is_there(options: dict[str, Any]) -> None:
-    # A card is asked by the library. From the second enable on, what is there is mostly ours, and the library knows.
+def _refuse_below_what_is_there(options: dict[str, Any], library: native.Library) -> None:
+    # A card is asked by the library. From the second enable() on, some of what is there is ours and can leave.
     budget = options["budget_bytes"]
-    if options["device"] != "cpu" or budget is None or _last_stats is not None:
+    if options["device"] != "cpu" or budget is None:
         return
-    if already.cpu_bytes() <= budget:
+    if already.cpu_bytes(library.storage_is_ours) <= budget:
         return
     gc.collect()  # a notebook's old cells are cycles nobody has collected yet
-    there = already.cpu_bytes()
+    there = already.cpu_bytes(library.storage_is_ours)
     if there > budget:
         raise ValueError(f"a budget of {to_text(budget)} is below what is allocated already: tensors made before hold "
                          f"{to_text(there)}; free them first, or choose more")  # fmt: skip
@@ -258,12 +260,16 @@ def is_enabled() -> bool:
 
 
 def step() -> None:
-    """A training step ends here. From the first call on, nothing else ends one."""
+    """A training step ends here. From the first call on, nothing else ends one; one that ended by itself before it is not ended twice."""
     _active().watcher.by_hand()
 
 
 def stats() -> dict[str, Any]:
-    """What happened so far, with the keys `spillway run --stats` writes; after disable(), what had happened until then."""
+    """What happened so far, with the keys `spillway run --stats` writes; after disable(), what had happened until then.
+
+    `floor_op` is what the floor was found at: its inputs, outputs, memory needed on the way and bytes that cannot leave
+    beside it add up to `floor_bytes`.
+    """
     if _job is None and _last_stats is not None:
         return dict(_last_stats)
     return _active().library.stats()
@@ -299,7 +305,10 @@ def set_budget(budget: int | str) -> None:
 
 @contextlib.contextmanager
 def budget(amount: int | str, **options: Any) -> Iterator[None]:
-    """`with spillway.budget("2GiB"):` switches on and off again, or, where it is on already, changes the budget inside."""
+    """`with spillway.budget("2GiB"):` switches on and off again, or, where it is on already, changes the budget inside.
+
+    Other words are those of enable(); where it is on already, they must say what it is on with.
+    """
     if _job is None:
         enable(amount, **options)
         try:
@@ -307,8 +316,8 @@ def budget(amount: int | str, **options: Any) -> Iterator[None]:
         finally:
             disable()
         return
-    if options:
-        raise ValueError(f"Spillway is already on: only the budget can change inside, not {', '.join(options)}")
+    if other := [name for name, value in options.items() if not _is_on_with(_job, name, value)]:
+        raise ValueError(f"Spillway is already on: only the budget can change inside, not {', '.join(other)}")
     before = _job.options["budget_bytes"]
     if before is None:
         raise ValueError("Spillway is on without a budget: disable() it before setting one")
@@ -317,6 +326,10 @@ def budget(amount: int | str, **options: Any) -> Iterator[None]:
         yield
     finally:
         set_budget(before)
+
+
+def _is_on_with(job: _Job, name: str, value: Any) -> bool:
+    return find_device(value) == job.options["device"] if name == "device" else name in job.words and job.words[name] == value
 
 
 def _active() -> _Job:

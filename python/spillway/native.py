@@ -44,6 +44,7 @@ _SIGNATURES: dict[str, list[Any]] = {
     "spillway_storage_materialize": [ctypes.c_void_p, ctypes.c_int],
     "spillway_cpu_allocator": [ctypes.POINTER(ctypes.c_void_p)],
     "spillway_storage_loosen": [ctypes.c_void_p, ctypes.c_int],
+    "spillway_storage_is_ours": [ctypes.c_void_p, ctypes.POINTER(ctypes.c_int)],
     "spillway_lend": [ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p)],
     "spillway_end_loan": [ctypes.c_void_p],
     "spillway_end_loan_with_dlpack": [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int],
@@ -72,8 +73,8 @@ class Library:
         for name in ("spillway_last_error", "spillway_stats"):
             getattr(handle, name).argtypes, getattr(handle, name).restype = [], ctypes.c_char_p
         calls = {name.removeprefix("spillway_"): self._checked(name, types) for name, types in _SIGNATURES.items()}
-        names = ("enable", "lend", "cpu_allocator", "materialize_many")
-        self._enable, self._lend, self._cpu_allocator, self._materialize_many = (calls.pop(name) for name in names)
+        names = ("enable", "lend", "cpu_allocator", "materialize_many", "storage_is_ours")
+        self._enable, self._lend, self._cpu_allocator, self._materialize_many, self._storage_is_ours = (calls.pop(name) for name in names)
         self.__dict__.update(calls)  # disable, step, materialize, ...: bound once, because some run at every op
 
     def _checked(self, name: str, argument_types: list[Any]) -> Callable[..., None]:
@@ -100,6 +101,12 @@ class Library:
         allocator = ctypes.c_void_p()
         self._cpu_allocator(ctypes.byref(allocator))
         return allocator.value or 0
+
+    def storage_is_ours(self, address: int) -> bool:
+        """Whether a storage's memory came from us; also while switched off."""
+        ours = ctypes.c_int()
+        self._storage_is_ours(address, ctypes.byref(ours))
+        return bool(ours.value)
 
     def materialize_many(self, asked: list[tuple[int, int]]) -> None:
         """Addresses of tensors, each with its flag: all of them are there at once."""

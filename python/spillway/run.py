@@ -2,7 +2,8 @@
 
 The script runs in this interpreter. Its exit code, output and tracebacks are its own; what Spillway adds is a table on
 standard error after everything else, a live line on a terminal, and the statistics file. That file is rewritten
-every second, so that a run that is killed leaves one that is at most that old.
+every second, and more often in the first, so that a run that is killed leaves one that is at most that old. `finished` in it says
+that the script came to its end or left by sys.exit: not after an uncaught exception, Ctrl-C among them.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from spillway import api, flags, native, script, summary
 
-_REFRESH_SECONDS = 1.0  # a person's patience; writing the file takes well under a millisecond
+# A person's patience, at first and later; writing the file takes well under a millisecond.
+_FIRST_REFRESH_SECONDS, _REFRESH_SECONDS = 0.05, 1.0
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -42,9 +44,18 @@ def main(arguments: Sequence[str]) -> int:
             api.enable(**flags.engine_words(given), trace=trace, trace_steps=given.trace_steps)
     except (ValueError, RuntimeError) as error:
         flags.fail(parser.prog, error)
-    Reporter(stats_file, given.quiet, drawing).start()
-    program.run()
+    with Reporter(stats_file, given.quiet, drawing):
+        program.run()
     return 0
+
+
+def refresh_waits() -> Iterator[float]:
+    """Seconds from one writing of the statistics to the next: at most as many as have passed since the start, but the first."""
+    passed = 0.0
+    while True:
+        wait = min(max(passed, _FIRST_REFRESH_SECONDS), _REFRESH_SECONDS)
+        yield wait
+        passed += wait
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,7 +92,7 @@ def _trace_file(given: str | None, drawing: Drawing | None) -> Path | None:
 
 
 class Reporter:
-    """Tells what happens while the script runs and, once, when the interpreter ends."""
+    """Tells what happens while the script runs and, once, when the interpreter ends: entered and left with the script."""
 
     def __init__(self, stats_file: Path | None, quiet: bool, drawing: Drawing | None = None) -> None:
         self._stats_file = stats_file
@@ -89,22 +100,27 @@ class Reporter:
         self._quiet = quiet
         self._live = not quiet and sys.stderr.isatty()
         self._process = os.getpid()
+        self._failed = False
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._refresh, name="spillway-reporter", daemon=True)
 
-    def start(self) -> None:
+    def __enter__(self) -> None:
         # Registered first, so it runs last: after the script's threads, its own exit functions and its traceback.
         atexit.register(self._finish)
         self._thread.start()
 
+    def __exit__(self, kind: type[BaseException] | None, *error: Any) -> None:
+        self._failed = kind is not None and not issubclass(kind, SystemExit)
+
     def _refresh(self) -> None:
-        while not self._over.is_set():
+        for wait in refresh_waits():
             stats = api.stats()
             self._write(stats, finished=False)
             if self._live:
                 columns = shutil.get_terminal_size().columns
                 print(f"\r\x1b[2K{summary.live_line(stats, columns)}\r", end="", file=sys.stderr, flush=True)
-            self._over.wait(_REFRESH_SECONDS)
+            if self._over.wait(wait):
+                return
 
     def _finish(self) -> None:
         if os.getpid() != self._process:  # a forked child that ends by itself
@@ -112,7 +128,7 @@ class Reporter:
         self._over.set()
         self._thread.join()
         stats = api.stats()
-        self._write(stats, finished=True)
+        self._write(stats, finished=not self._failed, last=True)
         if not self._quiet:
             print("\r\x1b[2K" * self._live + summary.table(stats), file=sys.stderr, flush=True)
         if self._drawing is not None:
@@ -127,13 +143,13 @@ class Reporter:
         if not self._quiet:
             print(f"spillway drew {made}", file=sys.stderr)
 
-    def _write(self, stats: dict[str, Any], finished: bool) -> None:
+    def _write(self, stats: dict[str, Any], finished: bool, last: bool = False) -> None:
         if self._stats_file is None:
             return
         try:
             _replace_text(self._stats_file, json.dumps({**stats, "finished": finished}, indent=2) + "\n")
         except OSError as error:
-            if finished:
+            if last:
                 print(f"spillway: cannot write {self._stats_file}: {error.strerror}", file=sys.stderr)
 
 

@@ -2,7 +2,7 @@
 
 A step ends when the leading optimizer (the first one seen stepping) has stepped: gradient accumulation is one step,
 a GAN's two optimizers are one step. A job without optimizers ends a step at each backward. `by_hand` overrides both from
-then on. `StepCounter` decides and touches nothing; `StepWatcher` listens to torch and acts on its answers.
+then on; the first time it only confirms the end that was seen before it, if one was. `StepCounter` decides and touches nothing; `StepWatcher` listens to torch and acts on its answers.
 """
 
 from __future__ import annotations
@@ -48,8 +48,9 @@ class StepCounter:
         return self._ends(not (self._optimizers_exist or self._by_hand))
 
     def by_hand(self) -> bool:
+        confirms = not self._by_hand and self.steps > 0
         self._by_hand = True
-        return self._ends(True)
+        return self._ends(not confirms)
 
     def _ends(self, it_does: bool) -> bool:
         self.steps += it_does
@@ -93,8 +94,8 @@ class StepWatcher:
             self._undo.pop()()
 
     def by_hand(self) -> None:
-        self.counter.by_hand()
-        self._on_step()
+        if self.counter.by_hand():
+            self._on_step()
 
     def _before_optimizer(self, optimizer: object, args: Any, kwargs: Any) -> None:
         self._on_optimizer(optimizer, False)

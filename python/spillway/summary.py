@@ -22,7 +22,7 @@ def _budget_rows(stats: dict[str, Any]) -> list[tuple[str, str]]:
     rows = [
         ("budget", _bytes(stats.get("budget_bytes"))),
         ("peak", _bytes(peak)),
-        ("plain peak", _bytes(plain) + (f" (this run took {_percent(peak, plain)} of it)" if peak and plain else "")),
+        ("plain peak", _bytes(plain) + _share(peak, plain)),
         ("steps", _count(stats.get("steps"))),
         ("moved", f"{_bytes(stats.get('moved_out_bytes'))} out, {_bytes(stats.get('moved_in_bytes'))} in"),
         ("recomputed", f"{_count(stats.get('recomputed_ops'))} ops in {_seconds(stats.get('recompute_seconds'))}"),
@@ -36,7 +36,7 @@ def _budget_rows(stats: dict[str, Any]) -> list[tuple[str, str]]:
 def _watching_rows(stats: dict[str, Any]) -> list[tuple[str, str]]:
     return [
         ("budget", "none (only watching)"),
-        ("plain peak", _bytes(stats.get("peak_bytes"))),
+        ("plain peak", _bytes(stats.get("plain_peak_bytes"))),
         ("floor", _bytes(stats.get("floor_bytes"))),
         ("floor's op", _floor_op(stats.get("floor_op"))),
         ("steps", _count(stats.get("steps"))),
@@ -50,7 +50,7 @@ def _floor_op(op: dict[str, Any] | None) -> str:
     parts = [
         f"{_bytes(op['input_bytes'])} of inputs",
         f"{_bytes(op['output_bytes'])} of outputs",
-        f"{_bytes(max(op['transient_bytes'] - op['output_bytes'], 0))} on the way",
+        f"{_bytes(op['transient_bytes'])} on the way",
         f"{_bytes(op['cannot_leave_bytes'])} that cannot leave",
     ]
     return f"{op['name']}: {', '.join(parts)}"
@@ -85,5 +85,6 @@ def _seconds(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f} s"
 
 
-def _percent(part: int, whole: int) -> str:
-    return f"{100 * part / whole:.0f} %"
+def _share(peak: int | None, plain: int | None) -> str:
+    # Memory is taken in whole pieces, so a run that needs no less than a plain one may take a little more.
+    return f" (this run took {100 * peak / plain:.0f} % of it)" if peak and plain and peak < plain else ""

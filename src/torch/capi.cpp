@@ -127,6 +127,16 @@ int spillway_storage_loosen(void* storage, int loose) {
   return guarded([&] { loosen(on(), *static_cast<c10::StorageImpl*>(storage), loose != 0); });
 }
 
+int spillway_storage_is_ours(void* storage, int* ours) {
+  return guarded([&] {
+    *ours = 0;
+    Adapter* found = adapter();
+    if (found == nullptr) return;
+    const auto lock = found->engine().lock();
+    *ours = found->find(*static_cast<c10::StorageImpl*>(storage)) != nullptr ? 1 : 0;
+  });
+}
+
 int spillway_lend(void* tensor, void** loan) {
   return guarded([&] { *loan = lend(on(), *static_cast<c10::TensorImpl*>(tensor)); });
 }

@@ -20,6 +20,8 @@ SPILLWAY_API int spillway_storage_materialize(void* storage_impl, int flag);
 SPILLWAY_API int spillway_cpu_allocator(void** allocator);
 // Whether it may leave although Python holds the storage object: nobody reads through that one.
 SPILLWAY_API int spillway_storage_loosen(void* storage_impl, int loose);
+// 1 if its memory came from us; before the first enable() none did.
+SPILLWAY_API int spillway_storage_is_ours(void* storage_impl, int* ours);
 // As materialize for life, but only until the loan ends; `*loan` is null where there is nothing to end.
 SPILLWAY_API int spillway_lend(void* tensor_impl, void** loan);
 SPILLWAY_API int spillway_end_loan(void* loan);

@@ -2,6 +2,7 @@
 
 #include <torch/version.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 namespace spillway {
@@ -20,6 +21,13 @@ nlohmann::ordered_json plan_json(const EngineStats& stats) {
           {"moved_bytes", predicted.moved.count}, {"rebuilt_bytes", predicted.rebuilt.count}};
 }
 
+// Each byte once: the parts add up to the floor. An op may give away an output that it did not make.
+nlohmann::ordered_json floor_json(const FloorOp& op) {
+  const Bytes made = std::max(op.transient, 0_B), outputs = std::min(op.outputs, made);
+  return {{"name", op.name}, {"input_bytes", op.inputs.count}, {"output_bytes", outputs.count},
+          {"transient_bytes", (made - outputs).count}, {"cannot_leave_bytes", op.cannot_leave.count}};
+}
+
 }  // namespace
 
 std::string stats_json(Adapter& adapter) {
@@ -31,9 +39,7 @@ std::string stats_json(Adapter& adapter) {
   json["peak_live_bytes"] = stats.peak_live.count;
   json["plain_peak_bytes"] = stats.plain_peak.count;
   json["floor_bytes"] = stats.floor.count;
-  json["floor_op"] = {{"name", stats.floor_op.name}, {"input_bytes", stats.floor_op.inputs.count},
-                      {"output_bytes", stats.floor_op.outputs.count}, {"transient_bytes", stats.floor_op.transient.count},
-                      {"cannot_leave_bytes", stats.floor_op.cannot_leave.count}};
+  json["floor_op"] = floor_json(stats.floor_op);
   json["steps"] = stats.steps;
   json["ops"] = stats.ops;
   json["moved_out_bytes"] = stats.moved_out.count;

@@ -123,7 +123,9 @@ def test_steps_by_hand_and_from_an_optimizer_reach_the_library(library):
     optimizer.step()
     assert [call for call in library.calls if call[0] in ("phase", "step")] == [("phase", 3), ("phase", 0), ("step",)]
     spillway.step()
+    assert spillway.stats()["steps"] == 1
     optimizer.step()
+    spillway.step()
     assert spillway.stats()["steps"] == 2
 
 
@@ -138,8 +140,13 @@ def test_the_context_inside_another_changes_the_budget_for_a_while(library):
         with spillway.budget("1GiB"):
             assert spillway.stats()["budget_bytes"] == 2**30
         assert spillway.stats()["budget_bytes"] == 2**32
-        with pytest.raises(ValueError, match="not policy"), spillway.budget("1GiB", policy="lru"):
+        with pytest.raises(ValueError, match="not policy"), spillway.budget("1GiB", device="cpu", policy="lru"):
             pass
+
+
+def test_the_context_inside_another_may_say_what_is_so_already(library):
+    with spillway.budget("4GiB", device="cpu", policy="dtr"), spillway.budget("1GiB", device="cpu", policy="dtr", poison=False):
+        assert spillway.stats()["budget_bytes"] == 2**30
 
 
 def test_set_budget_reads_the_same_texts(library):

@@ -40,12 +40,18 @@ def test_without_an_optimizer_each_backward_ends_a_step():
 
 def test_by_hand_overrides_from_then_on():
     counter, optimizer = StepCounter(), Optimizer()
-    assert counter.optimizer_stepped(optimizer)
     assert counter.by_hand()
     assert not counter.optimizer_stepped(optimizer)
     assert not counter.backward_done()
     assert counter.by_hand()
-    assert counter.steps == 3
+    assert counter.steps == 2
+
+
+def test_the_first_step_by_hand_is_the_one_that_was_seen_before_it():
+    counter, optimizer = StepCounter(), Optimizer()
+    ends = [end for _ in range(6) for end in (counter.optimizer_stepped(optimizer), counter.by_hand())]
+    assert ends == [True, False] + [False, True] * 5
+    assert counter.steps == 6
 
 
 def test_when_the_leading_optimizer_is_gone_the_next_one_leads():

@@ -183,6 +183,29 @@ def test_a_budget_below_the_tensors_made_before_is_refused_and_nothing_is_change
     assert done.stdout.splitlines() == [said, "True 5.0"], done.stdout + done.stderr
 
 
+LATE_AGAIN = """
+import spillway, torch
+before = torch.ones(1 << 20)
+spillway.enable("16MiB", device="cpu")
+during = torch.ones(1 << 19)
+spillway.disable()
+between = torch.ones(1 << 19)
+for budget in ("5MiB", "6MiB"):
+    try:
+        spillway.enable(budget, device="cpu")
+    except ValueError as error:
+        print(error)
+print(spillway.is_enabled(), [t.sum().item() for t in (before, during, between)])
+"""
+
+
+def test_it_is_refused_the_second_time_as_well_and_what_is_ours_does_not_count(server, tmp_path):
+    done = server.execute(LATE_AGAIN, tmp_path)
+
+    said = "a budget of 5.00 MiB is below what is allocated already: tensors made before hold 6.00 MiB; free them first, or choose more"
+    assert done.stdout.splitlines() == [said, f"True {[2.0**20, 2.0**19, 2.0**19]}"], done.stdout + done.stderr
+
+
 SMALL = """
 import spillway, torch
 spillway.enable("100KiB", device="cpu")

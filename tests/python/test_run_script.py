@@ -4,6 +4,7 @@ Whatever a script does (exit codes, exceptions, signals, pickling, arguments) mu
 tests run it both ways and compare.
 """
 
+import itertools
 import json
 import os
 import pty
@@ -15,6 +16,7 @@ import time
 import pytest
 
 import fork_server
+from spillway import run
 
 FAKE = fork_server.__file__
 
@@ -137,7 +139,13 @@ def test_a_signal_ends_it_as_without_us_and_statistics_are_there(script, tmp_pat
         time.sleep(0.01)
     process.send_signal(number)
     assert process.wait() == -number
-    assert json.loads(stats.read_text())["finished"] is (number == signal.SIGINT)
+    assert json.loads(stats.read_text())["finished"] is False
+
+
+def test_statistics_of_a_run_that_is_killed_early_are_no_older_than_it_was():
+    waits = list(itertools.islice(run.refresh_waits(), 20))
+    ages = [0, *itertools.accumulate(waits)]
+    assert all(wait <= max(age, 0.05) for wait, age in zip(waits, ages)) and max(waits) == waits[-1] == 1.0
 
 
 def test_the_scripts_own_handler_for_sigterm_works(script, tmp_path):
@@ -178,11 +186,13 @@ def test_quiet_prints_nothing(spillway, script):
     assert spillway("run", "--quiet", "--budget", "8MiB", script(TRAINS)).stderr == ""
 
 
-@pytest.mark.parametrize("end", ["", "raise ValueError\n", "import sys; sys.exit(3)\n"])
-def test_statistics_are_written_however_the_script_ends(spillway, script, tmp_path, end):
+@pytest.mark.parametrize("end, finished", [
+    ("", True), ("import sys; sys.exit(3)\n", True), ("raise ValueError\n", False), ("raise KeyboardInterrupt\n", False),
+])  # fmt: skip
+def test_statistics_are_written_however_the_script_ends(spillway, script, tmp_path, end, finished):
     spillway("run", "--budget", "8MiB", "--stats", "out.json", script(TRAINS + end))
     stats = json.loads((tmp_path / "out.json").read_text())
-    assert stats["budget_bytes"] == 8 * 2**20 and stats["steps"] == 3 and stats["finished"] is True
+    assert stats["budget_bytes"] == 8 * 2**20 and stats["steps"] == 3 and stats["finished"] is finished
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
