@@ -76,7 +76,7 @@ std::optional<Block> Engine::try_take(Bytes size, StreamId on, Lock& lock, const
     block = arena_.try_allocate(size, on);
   }
   if (commits_ != arena_.commits()) note_reserved();
-  if (block) layout_.took(block->chunk, whole, place);
+  if (block) layout_.took(block->chunk, whole, place), count_open(*block, +1);
   if (block && place) apart_.took(block->range);
   return block;
 }
@@ -90,8 +90,15 @@ std::optional<Layout::Place> Engine::find_place(Bytes size, const Record* return
 
 void Engine::free_block(const Block& block, std::span<const Tick> last_uses) {
   layout_.freed(block.chunk);
+  count_open(block, -1);
   apart_.freed(block.range);
   arena_.free(block, last_uses);
+}
+
+void Engine::count_open(const Block& block, int sign) {
+  if (block.range.begin >= arena_.placed_from()) return;
+  open_ += block.range.length() * sign;
+  open_peak_ = std::max(open_peak_, open_);
 }
 
 void Engine::trace_room_wait(Nanos took) {

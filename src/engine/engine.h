@@ -435,13 +435,15 @@ class Engine {
   [[nodiscard]] bool is_time_to_retime() const;
   void retime(const std::vector<Nanos>& durations, Lock& lock);
   void plan_with_more_slack();
+  void plan_with_more_open();
+  void count_open(const Block& block, int sign);
   void follow_link();
   void settle_layout(bool followed, Lock& lock);
   void change_course(Lock& lock);
   void follow(std::shared_ptr<const Script> script, Lock& lock);
   void adopt_places(std::shared_ptr<const Places> places, Lock& lock);
   void move_house(Lock& lock);
-  [[nodiscard]] Ground ground() const { return {.from = arena_.placed_from(), .limit = arena_.limit(), .alignment = options_.alignment, .granule = options_.granule}; }
+  [[nodiscard]] Ground ground() const { return {.from = arena_.placed_from(), .limit = arena_.limit(), .alignment = options_.alignment, .granule = options_.granule, .open = open_need_}; }
   [[nodiscard]] bool recall();
   void remember(const std::shared_ptr<const RecordedSteps>& steps, Lock& lock);
   void forget_plans();
@@ -568,6 +570,8 @@ class Engine {
   StepStore store_;
   KnownSteps known_;  // from the store, or for it
   Layout layout_;
+  Bytes open_, open_peak_;  // of blocks outside the placed part, now and at their most in this step
+  Bytes open_need_;         // what plans leave for them; zero: what they think
   Apart apart_;
   bool moved_house_ = false;
   int moves_ = 0;

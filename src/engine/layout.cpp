@@ -8,7 +8,7 @@ namespace spillway {
 
 namespace {
 
-// Of the limit, for what is not placed: small blocks, and the rest of their granules, of which there are some at any time.
+// Of the limit, for what is not placed, and the rest of its granules, of which there are some at any time.
 constexpr std::int64_t kMarginParts = 200, kMarginGranules = 2;
 
 }  // namespace
@@ -16,7 +16,8 @@ constexpr std::int64_t kMarginParts = 200, kMarginGranules = 2;
 Places find_places(const BlockList& list, std::uint32_t ops, const Ground& ground) {
   const std::span<const PlannedBlock> blocks = list.blocks;
   Places places;
-  places.room = ground.limit - list.elsewhere - std::max(ground.limit / kMarginParts, ground.granule * kMarginGranules);
+  const Bytes margin = std::max(ground.limit / kMarginParts, ground.granule * kMarginGranules);
+  places.room = ground.limit - std::max(list.elsewhere + list.small + margin, ground.open);
   Bytes lasting;
   for (const LastingBlock& block : list.lasting) {
     const Bytes size = round_up(block.size, ground.alignment);

@@ -46,6 +46,7 @@ struct Ground {
   Bytes limit;
   Bytes alignment = 512_B;
   Bytes granule = 2_MiB;  // of memory
+  Bytes open = 0_B;       // what is not placed was seen to need as much
 };
 
 // `ops`: how many the step has.

@@ -21,6 +21,7 @@ constexpr int kMostMoves = 2;        // of whoever is in the way of places, unti
 constexpr std::chrono::milliseconds kMostWait{300};  // for the first plan of a known run
 constexpr int kSettlingSteps = 2;    // until blocks taken before there were places are gone
 constexpr std::int64_t kFirstSlack = 2, kMostSlack = 25;
+constexpr std::int64_t kMostOpenParts = 4;  // of the budget, for what is not placed
 constexpr std::int64_t kWorth = 100, kFarWorth = 5;  // parts of a step's time for which a script is changed
 constexpr int kTrial = 20;           // steps in which a script that took another's place must have settled
 constexpr int kPatience = 50;        // steps without a plan until it is looked whether there is a good one now
@@ -135,6 +136,7 @@ void Engine::steer_end_step(const std::vector<Nanos>& durations, Lock& lock) {
   if (!plans()) return;
   if (opening_.on && recall()) {
     slack_ = kFirstSlack;
+    open_need_ = 0_B;
     recorded_time_.reset();  // it was recorded in another run
     retimings_ = 0;
     start_planning(/*anew=*/true);
@@ -167,6 +169,7 @@ void Engine::steer_end_step(const std::vector<Nanos>& durations, Lock& lock) {
     if (!steps->sample) {
       recorded_ = std::move(steps);
       slack_ = kFirstSlack;
+      open_need_ = 0_B;
       reactive_steps_ = kPatience;
       retimings_ = 0;
       start_planning(/*anew=*/true);
@@ -183,6 +186,7 @@ void Engine::steer_end_step(const std::vector<Nanos>& durations, Lock& lock) {
   retimes_ = is_time_to_retime();
   course_.begin_step();
   layout_.begin_step(course_.on);
+  open_peak_ = open_;
 }
 
 // A script is changed for one that promises enough, and only after it was seen how long its own steps take: what does not
@@ -284,6 +288,15 @@ void Engine::plan_with_more_slack() {
   start_planning(/*anew=*/false, /*outdated=*/false);
 }
 
+// Everybody got a place, and yet memory went to and fro between places and the rest: that takes more than was left to it, in
+// granules of which some are never full.
+void Engine::plan_with_more_open() {
+  if (open_need_ >= arena_.limit() / kMostOpenParts || planner_.busy() || !recorded_) return;
+  const Bytes step = round_up(arena_.limit() / kSlackParts, options_.granule);
+  open_need_ = std::max(open_need_, open_peak_ + open_peak_ / 4) + step;
+  start_planning(/*anew=*/false);
+}
+
 // A step by the script should want nothing else: nobody leaves unasked, and no memory is put together anew. Otherwise who
 // is in the way of places moves, and if that does not help, plans leave more room.
 void Engine::settle_layout(bool followed, Lock& lock) {
@@ -296,6 +309,8 @@ void Engine::settle_layout(bool followed, Lock& lock) {
   if (layout_.is_placed() && moves_++ < kMostMoves) {
     placed_steps_ = 0;
     move_house(lock);
+  } else if (course_.surprises == 0) {
+    plan_with_more_open();
   } else {
     plan_with_more_slack();
   }

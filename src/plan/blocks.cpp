@@ -1,5 +1,7 @@
 #include "plan/blocks.h"
 
+#include <algorithm>
+
 #include "liveness/liveness.h"
 #include "plan/timeline.h"
 
@@ -34,6 +36,20 @@ void BlockLog::link_to_next_step(std::uint32_t at, std::uint32_t first, Bytes& e
   }
 }
 
+Bytes BlockLog::peak_below(Bytes smallest) const {
+  std::vector<std::pair<std::uint32_t, Bytes>> changes;
+  for (const Entry& entry : entries_) {
+    const Presence& there = entry.block.there;
+    if (entry.left_out || entry.first || there.end == kOpen || there.size >= smallest) continue;
+    changes.emplace_back(there.begin, there.size);
+    changes.emplace_back(there.end, -there.size);
+  }
+  std::ranges::sort(changes, {}, [](const auto& change) { return change.first; });
+  Bytes now, most;
+  for (const auto& [position, more] : changes) most = std::max(most, now += more);
+  return most;
+}
+
 BlockList BlockLog::take(const Liveness& step, Bytes smallest) {
   BlockList list;
   for (std::uint32_t at = 0; at < step.storage_count(); ++at) {
@@ -56,6 +72,7 @@ BlockList BlockLog::take(const Liveness& step, Bytes smallest) {
     if (entry.first || entry.block.there.end == kOpen) list.elsewhere += entry.block.there.size;
     else if (entry.block.there.size >= smallest) list.blocks.push_back(entry.block);
   }
+  list.small = peak_below(smallest);
   return list;
 }
 

@@ -25,6 +25,7 @@ struct BlockList {
   std::vector<PlannedBlock> blocks;  // in the order they are taken
   std::vector<LastingBlock> lasting;
   Bytes elsewhere;                   // of those that never leave, or of which nobody knows how they come and go
+  Bytes small;                       // of those left out, at their most
 };
 
 // `smallest`: who is below it is left out.
@@ -55,6 +56,7 @@ class BlockLog {
     std::uint32_t storage = kNone;
     bool first = false, left_out = false;
   };
+  [[nodiscard]] Bytes peak_below(Bytes smallest) const;
   void link_to_next_step(std::uint32_t at, std::uint32_t first, Bytes& elsewhere);
 
   std::vector<Entry> entries_;

@@ -118,6 +118,7 @@ Record* Rebuild::take_memory(const OpRecipe& recipe, const Record& wanted) {
       for_now_.erase(dead);
       continue;
     }
+    if (player_.storage(cue.storage).size == 0_B) continue;
     const auto place = std::ranges::find(op.outputs, cue.storage);
     const auto at = static_cast<std::size_t>(place - op.outputs.begin());
     Record* record = player_.allocate(player_.storage(cue.storage).size, op.name);
