@@ -233,9 +233,9 @@ Nanos Engine::settled_now(Lock& lock) {
 }
 
 // A plan that takes longer than the step it was made from, which went without one, is no help; a better one may follow. One
-// that does not fit is only the beginning of what the step will take, so nobody knows.
+// that does not fit will take longer still than it says.
 bool Engine::is_worth_following(const Prediction& offered) const {
-  return course_.script || offered.over > 0_B || !recorded_time_ || offered.time <= *recorded_time_;
+  return course_.script || !recorded_time_ || offered.time <= *recorded_time_;
 }
 
 void Engine::begin_recording(bool sample) {
