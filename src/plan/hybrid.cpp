@@ -24,6 +24,7 @@ constexpr double kLateness = 0.04;
 constexpr Nanos kSlack = 30_us;
 // By prices: what still lacks after so many changes is better begun by segments.
 constexpr int kFewChanges = 60;
+constexpr int kManyChanges = 150;  // and after so many from segments, from nothing
 constexpr std::array<std::uint32_t, 5> kSegments{4, 8, 16, 24, 48};
 
 class Search {
@@ -387,15 +388,20 @@ Plan plan_hybrid(const PlanRequest& request, const Plan& from) {
   search.relieve(kFewChanges);
   if (!search.fits()) {
     search.drop_inside_best();
+    search.relieve(kManyChanges);
+  }
+  Plan best;
+  if (!search.fits()) {
+    best = plan_step_by_step(request);
+    if (best.predicted.over == 0_B) return best;
     search.relieve();
   }
-  search.prune();
-  Plan best = search.plan();
-  if (best.predicted.over == 0_B) return best;
+  const bool first = best.gaps.empty();
   const auto offer = [&](Plan found) {
-    if (is_better(found.predicted, best.predicted)) best = std::move(found);
+    if (first || is_better(found.predicted, best.predicted)) best = std::move(found);
   };
-  offer(plan_step_by_step(request));
+  search.prune();
+  offer(search.plan());
   if (best.predicted.over > 0_B) offer(finish_patiently(search));
   return best;
 }
