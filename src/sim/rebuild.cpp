@@ -121,7 +121,7 @@ Record* Rebuild::take_memory(const OpRecipe& recipe, const Record& wanted) {
     if (player_.storage(cue.storage).size == 0_B) continue;
     const auto place = std::ranges::find(op.outputs, cue.storage);
     const auto at = static_cast<std::size_t>(place - op.outputs.begin());
-    Record* record = player_.allocate(player_.storage(cue.storage).size, op.name);
+    Record* record = player_.allocate(std::max(player_.storage(cue.storage).size, 1_B), op.name);
     if (at >= recipe.sizes.size() || recipe.sizes[at] == 0_B) for_now_.emplace_back(cue.storage, record);
     else if (outputs[at] == &wanted) partial_.back() = made = record;
     else siblings_.emplace_back(at, record);
