@@ -3,41 +3,12 @@
 
 #include <benchmark/benchmark.h>
 
-#include "support/step_maker.h"
+#include "attention_steps.h"
 
 namespace spillway {
 namespace {
 
-using testing::StepMaker;
-
 constexpr std::int64_t kOps = 1000;
-
-// A model with attention, in layers of five ops forward and five backward.
-Trace make_run(std::span<const std::int64_t> lengths) {
-  StepMaker steps;
-  steps.birth("weights", 4_MiB, StorageKind::parameter);
-  for (const std::int64_t length : lengths) {
-    steps.begin();
-    steps.birth("ids", Bytes{8 * 16 * length}, StorageKind::input);
-    std::string last = "ids";
-    const auto name = [](const char* what, std::int64_t layer) { return what + std::to_string(layer); };
-    for (std::int64_t layer = 0; layer < kOps / 10; ++layer) {
-      for (const char* what : {"query", "key", "value"}) steps.make(name(what, layer), Bytes{4096 * length}, {last, "weights"});
-      steps.make(name("scores", layer), Bytes{768 * length * length}, {name("query", layer), name("key", layer)});
-      steps.make(name("hidden", layer), Bytes{4096 * length}, {name("scores", layer), name("value", layer)});
-      last = name("hidden", layer);
-    }
-    for (std::int64_t layer = kOps / 10; layer-- > 0;) {
-      for (const char* what : {"hidden", "scores", "value", "key", "query"}) {
-        steps.op("back", {.in = {name(what, layer), "weights"}, .workspace = Bytes{512 * length}});
-        steps.death(name(what, layer));
-      }
-    }
-    steps.death("ids");
-    steps.end();
-  }
-  return steps.trace();
-}
 
 struct Learnt {
   Forecast forecast;
@@ -48,7 +19,7 @@ struct Learnt {
   Learnt() {
     std::vector<std::int64_t> lengths;
     for (std::int64_t i = 0; i < 16; ++i) lengths.push_back(30 + i * 97 % 302);
-    const Trace trace = make_run(lengths);
+    const Trace trace = make_attention_steps(kOps, lengths);
     for (const WholeStep& whole : find_whole_steps(trace)) {
       steps.emplace_back(trace, whole);
       keys = name_keys(trace, steps.back());

@@ -4,39 +4,16 @@
 
 #include <benchmark/benchmark.h>
 
+#include <array>
+
+#include "attention_steps.h"
 #include "liveness/gaps.h"
-#include "support/step_maker.h"
 
 namespace spillway {
 namespace {
 
-using testing::StepMaker;
-
-// Layers of five ops forward and five backward; every activation has a gap.
 std::shared_ptr<const RecordedSteps> recorded(std::int64_t ops, std::int64_t length) {
-  StepMaker steps;
-  steps.birth("weights", 4_MiB, StorageKind::parameter);
-  for (int step = 0; step < 2; ++step) {
-    steps.begin();
-    steps.birth("ids", Bytes{8 * 16 * length}, StorageKind::input);
-    std::string last = "ids";
-    const auto name = [](const char* what, std::int64_t layer) { return what + std::to_string(layer); };
-    for (std::int64_t layer = 0; layer < ops / 10; ++layer) {
-      for (const char* what : {"query", "key", "value"}) steps.make(name(what, layer), Bytes{4096 * length}, {last, "weights"});
-      steps.make(name("scores", layer), Bytes{768 * length * length}, {name("query", layer), name("key", layer)});
-      steps.make(name("hidden", layer), Bytes{4096 * length}, {name("scores", layer), name("value", layer)});
-      last = name("hidden", layer);
-    }
-    for (std::int64_t layer = ops / 10; layer-- > 0;) {
-      for (const char* what : {"hidden", "scores", "value", "key", "query"}) {
-        steps.op("back", {.in = {name(what, layer), "weights"}, .workspace = Bytes{512 * length}});
-        steps.death(name(what, layer));
-      }
-    }
-    steps.death("ids");
-    steps.end();
-  }
-  RecordedSteps found{.trace = steps.trace(), .keys = {}, .shapes = {}, .lean = {}};
+  RecordedSteps found{.trace = make_attention_steps(ops, std::array{length, length}), .keys = {}, .shapes = {}, .lean = {}};
   for (std::int64_t op = 0; op < ops; ++op) found.keys.push_back(static_cast<std::uint64_t>(op)), found.shapes.push_back(static_cast<std::uint64_t>(op));
   return std::make_shared<const RecordedSteps>(std::move(found));
 }

@@ -74,6 +74,18 @@ std::optional<Block> Arena::try_allocate(Bytes size, StreamId on) {
   return block;
 }
 
+std::optional<Block> Arena::try_allocate_there(Bytes size, StreamId on) {
+  std::vector<Tick> waits;
+  std::optional<Block> block;
+  {
+    const std::lock_guard lock(mutex_);
+    note_stream(on);
+    block = take_without_growth(size, on, waits);
+  }
+  wait_for_all(waits, [&](Tick tick) { wait(on, tick); });
+  return block;
+}
+
 std::optional<Block> Arena::try_allocate_at(Range range, StreamId on) {
   std::vector<Tick> waits, running;
   std::optional<Block> block;
@@ -160,7 +172,7 @@ bool Arena::commit(Range range) {
   return true;
 }
 
-// The device has less than the limit: what is committed already may still serve.
+// What is committed already may serve, where the device has less than the limit or nobody wants to wait for more.
 std::optional<Block> Arena::take_without_growth(Bytes size, StreamId on, std::vector<Tick>& waits) {
   const Bytes limit = pool_.limit();
   if (pool_.reserved() == Bytes{}) return std::nullopt;

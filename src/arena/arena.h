@@ -32,6 +32,9 @@ class Arena final : public BlockSource {
   // waits only for that move, and only when the granules to move are still in use.
   [[nodiscard]] std::optional<Block> try_allocate(Bytes size, StreamId on) override;
 
+  // The same without taking more memory from the device: what is there already, or nothing.
+  [[nodiscard]] std::optional<Block> try_allocate_there(Bytes size, StreamId on);
+
   // In the pool's placed part. Free memory elsewhere is put there, and waited for by the host if need be.
   [[nodiscard]] std::optional<Block> try_allocate_at(Range range, StreamId on) override;
   [[nodiscard]] Bytes placed_from() const override { return placed_from_; }

@@ -15,6 +15,7 @@ void Engine::end_step(const std::vector<Nanos>& durations) {
   forget_old_recipes();
   returns_.backward = false;
   returns_.forward.begin(clock_);
+  begin_early_step();
   steer_end_step(durations, lock);
   at_ease_ = std::exchange(evictions_then_, stats_.evictions) == stats_.evictions;
   follows_.store(steers() || wants_ops(), std::memory_order_relaxed);

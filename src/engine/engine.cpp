@@ -43,6 +43,7 @@ Engine::Engine(Device& device, Owner& owner, StreamId compute, const EngineOptio
 
 // Recipes belong to the records they are for.
 Engine::~Engine() {
+  early_.step.fetch_add(1);
   shelf_.for_each([&](Record& record) {
     for (Recipe* recipe : record.recipes) {
       if (--recipe->refs == 0) dying_.push_back(recipe);
@@ -185,6 +186,7 @@ std::vector<Tick>& Engine::last_uses(const Record& record) {
   }
   // A way in that nobody waited for is a last use of its own.
   if (record.arrival && (record.streams & bit(mover_.in_stream())) == 0) ticks.push_back(*record.arrival);
+  if (record.read_until.value > 0) ticks.push_back(record.read_until);
   return ticks;
 }
 
@@ -197,6 +199,7 @@ void Engine::give_back(Record& record) {
   record.data = nullptr;
   record.arrival.reset();
   record.arrived_on = 0;
+  record.read_until = {};
 }
 
 void Engine::forget_copy(Record& record) {

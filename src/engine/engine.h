@@ -25,6 +25,7 @@
 #include "device/device.h"
 #include "engine/apart.h"
 #include "engine/course.h"
+#include "engine/early.h"
 #include "engine/layout.h"
 #include "engine/planner.h"
 #include "engine/policy.h"
@@ -67,6 +68,8 @@ class Owner {
   virtual void rebuild(Record& record) = 0;
   // With the lock: memory was waited for while an op is timed.
   virtual void waited_for_memory() {}
+  // With the lock: what the calling thread enqueues goes into a graph, and nothing of ours may.
+  [[nodiscard]] virtual bool records_graph() { return false; }
   // Without the lock, around a wait for other threads: lets go of what they may need to get on.
   [[nodiscard]] virtual void* begin_pause() { return nullptr; }
   virtual void end_pause(void* /*held*/) {}
@@ -410,7 +413,19 @@ class Engine {
   void return_early(Phase phase, Lock& lock);
   void list_returns();
   void note_backward(std::span<const Use> uses);
-  void note_forward(std::span<Record* const> outputs);
+  // Copies ahead of need: early.h.
+  [[nodiscard]] Nanos op_time(std::span<Record* const> outputs);
+  void note_time(std::span<Record* const> outputs, Lock& lock);
+  void book_copies();
+  void copy_early(Lock& lock);
+  [[nodiscard]] bool begin_early(Lock& lock);
+  void list_early();
+  [[nodiscard]] bool is_idle(const Record& record) const;
+  void prepare_early(Bytes more, Lock& lock);
+  void copy_part();
+  void drop_part();
+  [[nodiscard]] bool finish_early(const Record& record);
+  void begin_early_step();
   [[nodiscard]] bool try_prefetch(Record* record, Lock& lock);
   [[nodiscard]] static Record* find_part(const Leaving& leaving, std::span<const Use> uses, std::span<Record* const> outputs);
   void become_child();
@@ -549,21 +564,8 @@ class Engine {
   int retimings_ = 0;                    // of what is recorded
   Planner planner_;
   Course course_;
-  // Of a step without a plan: returns.h.
-  struct Coming {
-    Course::Gone who;
-    Nanos start;
-    std::uint64_t next_use = 0;  // as the forward has it
-  };
-  struct {
-    bool backward = false;
-    ForwardPass forward;
-    std::uint64_t from = 0, at = 0;  // the engine's count when the backward began; the op of the forward it has come to
-    std::int64_t listed = -1;        // evictions when the queue was made
-    std::vector<Coming> queue;
-    std::size_t next = 0;
-    OpBytes op;  // of the newest op
-  } returns_;
+  Returns returns_;
+  Early early_;
   Repertoire repertoire_;
   std::uint64_t op_shape_ = 0;  // of the op that runs
   Opening opening_;

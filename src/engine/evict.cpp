@@ -113,7 +113,7 @@ bool Engine::evict(Record* victim, Leave leave, Lock& lock, std::optional<std::u
 }
 
 bool Engine::move_out(Record& record) {
-  if (record.copy) {
+  if (finish_early(record) || record.copy) {
     stats_.left_clean += record.size;
     return true;
   }
@@ -122,6 +122,7 @@ bool Engine::move_out(Record& record) {
   record.copy = mover_.try_move_out(record.block.range.begin, record.size, uses);
   if (tape_.on()) trace_lower_waits(before);
   if (!record.copy) return false;
+  record.read_until = record.copy->written;
   stats_.moved_out += record.size;
   return true;
 }
@@ -156,7 +157,6 @@ bool Engine::let_go(Record& record, Leave leave, std::optional<std::uint32_t> ga
     drop = true;
   }
   auto& uses = last_uses(record);
-  if (!drop && record.copy->written.value > 0) uses.push_back(record.copy->written);
   const Block block = record.block;
   if (options_.poison) uses = {poison(record, uses)};
   if (!record.orphan) owner_.detach(record);

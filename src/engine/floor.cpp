@@ -54,7 +54,7 @@ void Engine::loosen(Record* record, bool loose) {
 Bytes Engine::needed(const OpBytes& bytes) { return own.cannot_leave + bytes.inputs + std::max(bytes.transient, 0_B); }
 
 void Engine::note_op(const OpBytes& bytes, const std::string& name, Lock& lock) {
-  returns_.op = bytes;
+  returns_.need = bytes.inputs + bytes.transient;
   if (needed(bytes) > stats_.floor && !own.beside_rebuild) [[unlikely]] raise_floor(bytes, name, lock);
 }
 

@@ -66,6 +66,7 @@ struct Record {
   std::uint64_t unwilling = 0;   // the op counter + 1 at which its storage would not let go of it
   std::optional<Tick> arrival;   // its way in; streams in `arrived_on` have waited for it
   std::uint64_t arrived_on = 0;
+  Tick read_until;               // the newest copy out of its block, good or not: the memory is read until then
   std::optional<LowerCopy> copy; // its bytes in a lower tier; while resident: a clean copy
   std::vector<Recipe*> recipes;     // every op that wrote it since its birth, in order; empty: it can only move
   std::vector<Record*> leaves;      // while dropped: the living records it will be rebuilt from

@@ -13,6 +13,7 @@ namespace {
 constexpr std::uint64_t kMostOps = 1 << 18;  // of a forward: one that never ends must not fill the memory
 constexpr std::int64_t kBackward = 2;  // times the forward: two products for every one
 constexpr Nanos kSoonest = 10_us;
+constexpr Nanos kLead = 2_ms;          // of ways back that are enqueued: who is wanted at once waits behind them
 constexpr double kMargin = 2;          // times a copy's own time: estimates are rough, and the other direction shares the link
 
 }  // namespace
@@ -73,10 +74,12 @@ void Engine::return_early(Phase phase, Lock& lock) {
   if (std::exchange(returns_.listed, stats_.evictions) != stats_.evictions) list_returns();
   const Nanos now = phase == Phase::optimizer ? returns_.forward.whole() * kBackward : backward_time(returns_.forward, returns_.at);
   for (; returns_.next < returns_.queue.size() && returns_.queue[returns_.next].start <= now; ++returns_.next) {
-    const Coming coming = returns_.queue[returns_.next];
+    const Returns::Coming coming = returns_.queue[returns_.next];
     const Course::Gone& gone = coming.who;
     if (!gone.is_still_away()) continue;
     const Bytes need = returns_.forward.need_between(coming.next_use, returns_.at);
+    book_copies();
+    if (phase == Phase::backward && wants_recipes() && early_.in.ahead() > kLead) return;
     if (live_ + gone.record->size + need > arena_.limit() || !try_prefetch(gone.record, lock)) return;
     if (gone.record->id == gone.id) gone.record->last_use = clock_;  // not the first to leave again
   }
@@ -103,11 +106,6 @@ void Engine::note_backward(std::span<const Use> uses) {
   for (const Use& use : uses) {
     if (returns_.forward.covers(use.record->forward_use)) returns_.at = std::min(returns_.at, use.record->forward_use);
   }
-}
-
-void Engine::note_forward(std::span<Record* const> outputs) {
-  const bool timed = !outputs.empty() && !outputs.front()->recipes.empty() && outputs.front()->born == clock_;
-  returns_.forward.add(clock_, timed ? outputs.front()->recipes.back()->time : 0_ns, returns_.op.inputs + returns_.op.transient);
 }
 
 }  // namespace spillway

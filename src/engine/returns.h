@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/units.h"
+#include "engine/course.h"
 
 namespace spillway {
 
@@ -24,6 +25,7 @@ class ForwardPass {
   [[nodiscard]] bool covers(std::uint64_t clock) const { return clock > from_ && clock - from_ < until_.size(); }
   // From the end of the op of this count to the end of the forward.
   [[nodiscard]] Nanos rest_after(std::uint64_t clock) const { return until_.back() - until_[clock - from_]; }
+  [[nodiscard]] std::uint64_t from() const { return from_; }
   [[nodiscard]] Nanos whole() const { return until_.back(); }
   // The most that an op in [first, last] takes.
   [[nodiscard]] Bytes need_between(std::uint64_t first, std::uint64_t last) const;
@@ -32,6 +34,22 @@ class ForwardPass {
   std::uint64_t from_ = 0;
   std::vector<Nanos> until_{0_ns};  // by op, from the first
   std::vector<Bytes> needs_{0_B};
+};
+
+// The engine's books of a step without a plan.
+struct Returns {
+  struct Coming {
+    Course::Gone who;
+    Nanos start;
+    std::uint64_t next_use = 0;  // as the forward has it
+  };
+  bool backward = false;
+  ForwardPass forward;
+  std::uint64_t from = 0, at = 0;  // the engine's count when the backward began; the op of the forward it has come to
+  std::int64_t listed = -1;        // evictions when the queue was made
+  std::vector<Coming> queue;
+  std::size_t next = 0;
+  Bytes need;                      // of the newest op
 };
 
 struct Away {

@@ -88,7 +88,7 @@ bool Engine::try_prefetch(Record* record, Lock& lock) {
 }
 
 void Engine::steer_after(std::span<const Use> uses, std::span<Record* const> outputs, Lock& lock) {
-  if (!course_.on && !returns_.backward) note_forward(outputs);
+  if (!course_.on) note_time(outputs, lock);
   if (repertoire_.watches()) return watch_op(uses, outputs, lock);
   if (!course_.on || course_.next == 0) return;
   const auto leavings = course_.script->leavings(course_.next - 1);

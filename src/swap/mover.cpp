@@ -51,10 +51,30 @@ std::optional<LowerCopy> Mover::try_place(Bytes size) {
   return std::nullopt;
 }
 
+std::optional<LowerCopy> Mover::try_place_there(Bytes size) {
+  const auto block = host_ ? host_->try_allocate_there(size, out_) : std::nullopt;
+  if (!block) return std::nullopt;
+  return LowerCopy{.tier = Tier::host, .block = *block, .written = {}, .last_read = {}, .began = {}, .forks = children_.count()};
+}
+
+void Mover::move_out_part(LowerCopy& copy, Bytes at, Bytes offset, Bytes size, std::span<const Tick> after) {
+  wait_out(after);
+  if (at == 0_B && (timed_ || watched_)) copy.began = device_.record(out_);
+  device_.copy(out_, {copy.tier, copy.block.range.begin + at}, {Tier::device, offset}, size);
+  copy.written = device_.record(out_);
+}
+
+// What is on the stream itself is before it already.
+void Mover::wait_out(std::span<const Tick> after) {
+  for (const Tick tick : after) {
+    if (tick.stream != out_) device_.wait(out_, tick);
+  }
+}
+
 std::optional<LowerCopy> Mover::try_move_out(Bytes offset, Bytes size, std::span<const Tick> after) {
   auto copy = try_place(size);
   if (!copy) return std::nullopt;
-  for (const Tick tick : after) device_.wait(out_, tick);
+  wait_out(after);
   if (timed_ || watched_) copy->began = device_.record(out_);
   device_.copy(out_, {copy->tier, copy->block.range.begin}, {Tier::device, offset}, size);
   copy->written = device_.record(out_);

@@ -53,6 +53,11 @@ class Mover {
   // Enqueues the way out behind `after`. Empty when no lower tier has room.
   [[nodiscard]] std::optional<LowerCopy> try_move_out(Bytes offset, Bytes size, std::span<const Tick> after);
 
+  // A place in host memory that is there already, for parts of a copy. Empty when there is none.
+  [[nodiscard]] std::optional<LowerCopy> try_place_there(Bytes size);
+  // Enqueues one part of the way out, behind the parts before it: `size` bytes of the device from `offset` on, to `at` in the copy.
+  void move_out_part(LowerCopy& copy, Bytes at, Bytes offset, Bytes size, std::span<const Tick> after);
+
   // Enqueues the way in; the destination was granted to in_stream(). The copy stays valid.
   Tick move_in(LowerCopy& copy, Bytes offset, Bytes size);
 
@@ -120,6 +125,7 @@ class Mover {
   bool in_child_ = false;
   std::vector<Held> held_;
 
+  void wait_out(std::span<const Tick> after);
   void free_place(const LowerCopy& copy);
   void free_unread();
   template <class Act>

@@ -71,6 +71,7 @@ EngineOptions engine_options(const nlohmann::json& options) {
   engine.leave = *found == ReactivePolicy::lru ? Leave::move : Leave::cheaper;
   engine.smallest = bytes_option(options, "min_evict_bytes").value_or(engine.smallest);
   engine.poison = options.value("poison", false);
+  engine.plans_at_once = options.value("plans_at_once", false);  // for tests
   return engine;
 }
 

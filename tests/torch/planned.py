@@ -1,6 +1,6 @@
 """Trains one of a few models for some steps and prints, as JSON, a digest of every loss and parameter, and the stats.
 
-    python planned.py MODEL STEPS [BUDGET [POLICY]]
+    python planned.py MODEL STEPS [BUDGET [POLICY [at_once]]]
 """
 
 import hashlib
@@ -58,6 +58,9 @@ def begin() -> tuple[str, int]:
     """The model's name and the number of steps, with Spillway on as the words after them ask for."""
     name, steps = sys.argv[1], int(sys.argv[2])
     torch.set_num_threads(1)
+    if "at_once" in sys.argv:  # plans are made by the training thread: when they are there does not depend on the machine
+        read = spillway.api.read_options
+        spillway.api.read_options = lambda *words: read(*words) | {"plans_at_once": True}
     if len(sys.argv) > 3:
         spillway.enable(None if sys.argv[3] == "watch" else int(sys.argv[3]), device="cpu", policy=sys.argv[4])
     torch.manual_seed(0)

@@ -1,6 +1,6 @@
 """Trains a model on batches of changing size and prints, as JSON, a digest of every loss and parameter, and the stats.
 
-    python varying.py MODEL STEPS [BUDGET [POLICY]]
+    python varying.py MODEL STEPS [BUDGET [POLICY [at_once]]]
 
 Run by `spillway run`, it is a program like any other: then BUDGET is not given, and no stats are printed.
 """

@@ -217,12 +217,27 @@ TEST(SimulateTrace, TellsWhatThePlanDecidedForEachStorageAndWhy) {
 TEST(SimulateRetiming, TimesThatWereMeasuredTooLongAreMeasuredAgainInAPlannedStep) {
   const Trace trace = recorded("vgg16_b128");
   const Bytes peak = live_curve(Liveness(trace, *find_steady_step(trace))).peak;
-  const SimResult result = simulate(trace, {.card = quick_card(), .budget = peak * 60 / 100, .steps = 12, .slow_clock = 1.1});
+  const SimResult result = simulate(trace, {.card = quick_card(), .budget = peak * 55 / 100, .steps = 12, .slow_clock = 1.1});
   const auto first = std::ranges::find(result.steps, true, &SimStep::planned);
   ASSERT_NE(first, result.steps.end());
   const auto plain = static_cast<double>(result.plain_time.count);
   EXPECT_GT(static_cast<double>(first->predicted.plain_time.count), plain * 1.07);
   EXPECT_NEAR(static_cast<double>(result.steps.back().predicted.plain_time.count), plain, plain / 50);
+}
+
+// Aims: at most 1.3 times as long as the steady step, at most 1.5 times as many bytes. Its own copies out were waited for: VGG-16 took
+// 1.37 and 1.55 times as long without copies ahead of need.
+TEST(SimulateFirstStep, IsNotMuchLongerThanASteadyOneAndMovesNotMuchMore) {
+  const Trace trace = recorded("vgg16_b128");
+  const Bytes peak = live_curve(Liveness(trace, *find_steady_step(trace))).peak;
+  for (const int share : {80, 60, 45}) {
+    const SimResult result = simulate(trace, {.card = find_card("h200"), .budget = peak * share / 100, .steps = 12});
+    ASSERT_EQ(result.steps.size(), 12u);
+    const auto bytes = [](const SimStep& step) { return static_cast<double>((step.moved_out + step.moved_in + step.rebuilt).count); };
+    const SimStep &first = result.steps.front(), &last = result.steps.back();
+    EXPECT_LE(static_cast<double>(first.time.count), static_cast<double>(last.time.count) * 1.3) << share;
+    EXPECT_LE(bytes(first), bytes(last) * 1.5) << share;
+  }
 }
 
 TEST(SimulateByHand, AnUnknownPolicyIsRefusedWithTheKnownOnes) {
