@@ -18,7 +18,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from spillway import copying, loading, loans, native, saving
+from spillway import copying, generators, loading, loans, native, saving
 from spillway.native import HOLDS, READS, WRITES
 from spillway.steps import replace
 from spillway.when_imported import when_imported
@@ -110,8 +110,9 @@ def _method_first(owner: Any, name: str, flag: int) -> Undo:
 
     @functools.wraps(original)
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        materialize(self, flag)
-        return original(self, *args, **kwargs)
+        with Region():  # another thread may want its memory meanwhile
+            materialize(self, flag)
+            return original(self, *args, **kwargs)
 
     return replace(owner, name, method)
 
@@ -177,9 +178,10 @@ def _map_methods() -> Undo:
 
         @functools.wraps(original)
         def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-            materialize_all([args, kwargs], READS)
-            materialize(self, WRITES)
-            return original(self, *args, **kwargs)
+            with Region():
+                materialize_all([args, kwargs], READS)
+                materialize(self, WRITES)
+                return original(self, *args, **kwargs)
 
         return replace(torch.Tensor, name, method)
 
@@ -499,6 +501,7 @@ def _nothing() -> None:
 TABLE: dict[str, Callable[[], Undo]] = {
     "tolist": _tensor_methods(READS, "tolist"),
     "map": _map_methods,
+    "generators": lambda: generators.install(lambda state: materialize_all(state, READS), Region),
     "untyped_storage": _untyped_storage,
     "new_storages": _new_storages,
     "deepcopy": lambda: copying.install(_library),

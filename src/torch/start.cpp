@@ -245,7 +245,9 @@ void start(const nlohmann::json& options) {
 }
 
 void refuse_below_smallest(Bytes budget, Bytes granule) {
-  if (budget < granule) throw InputError("a budget of " + to_text(budget) + " is below the smallest possible, " + to_text(granule));
+  if (budget >= granule) return;
+  const std::string told = to_text(budget) == to_text(granule) ? std::to_string(budget.count) + " bytes" : to_text(budget);
+  throw InputError("a budget of " + told + " is below the smallest possible, " + to_text(granule));
 }
 
 void set_budget(Adapter& adapter, std::optional<Bytes> budget) {

@@ -219,6 +219,22 @@ def tolist_reads():
     return tensor.tolist()
 
 
+@case("generators")
+def set_state_reads():
+    before = torch.get_rng_state().clone()
+    drawn = torch.rand(64)
+    evict()
+    torch.set_rng_state(before)
+    own = torch.Generator()
+    evict()
+    own.set_state(before)
+    make, arguments, state = own.__reduce__()
+    evict()
+    again = make(*arguments)
+    again.__setstate__(state)
+    return [torch.equal(drawn, torch.rand(64)), torch.rand(8, generator=own), torch.rand(8, generator=again), own.get_state()]
+
+
 @case()
 def repr_reads():
     tensor = fresh()[:8]
