@@ -12,7 +12,7 @@ import contextlib
 import gc
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -307,14 +307,13 @@ def set_budget(budget: int | str) -> None:
 def budget(amount: int | str, **options: Any) -> Iterator[None]:
     """`with spillway.budget("2GiB"):` switches on and off again, or, where it is on already, changes the budget inside.
 
-    Other words are those of enable(); where it is on already, they must say what it is on with.
+    Other words are those of enable(); where it is on already, they must say what it is on with. An error inside comes out as it is: what
+    keeps Spillway from switching off then, tensors that the error still holds, say, is a warning.
     """
     if _job is None:
         enable(amount, **options)
-        try:
+        with _at_the_end(disable):
             yield
-        finally:
-            disable()
         return
     if other := [name for name, value in options.items() if not _is_on_with(_job, name, value)]:
         raise ValueError(f"Spillway is already on: only the budget can change inside, not {', '.join(other)}")
@@ -322,10 +321,21 @@ def budget(amount: int | str, **options: Any) -> Iterator[None]:
     if before is None:
         raise ValueError("Spillway is on without a budget: disable() it before setting one")
     set_budget(amount)
+    with _at_the_end(lambda: set_budget(before)):
+        yield
+
+
+@contextlib.contextmanager
+def _at_the_end(act: Callable[[], None]) -> Iterator[None]:
     try:
         yield
-    finally:
-        set_budget(before)
+    except BaseException:
+        try:
+            act()
+        except ValueError as why:
+            warnings.warn(str(why), RuntimeWarning, stacklevel=4)
+        raise
+    act()
 
 
 def _is_on_with(job: _Job, name: str, value: Any) -> bool:

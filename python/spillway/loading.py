@@ -49,6 +49,8 @@ def install(library: Any) -> Callable[[], None]:
 
         return restored
 
+    for in_tensor in (False, True):  # not in the middle of a load, when everything is held
+        _references_to_one_name(in_tensor)
     undo_load = replace(serialization, "_load", _load)
     undo_restore = replace(serialization, "_get_restore_location", _get_restore_location)
 

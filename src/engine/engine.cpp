@@ -56,13 +56,17 @@ Engine::~Engine() {
 
 std::optional<Block> Engine::take(Bytes size, StreamId on, Lock& lock, const Record* returns) {
   own.crowded = false;
+  if (std::exchange(refused_, false)) ++refusals_;  // whoever would not leave may have changed its mind since
   const Nanos waited = tape_.on() ? arena_.waited() : 0_ns;
   for (;;) {
     if (auto block = try_take(size, on, lock, returns)) {
       if (tape_.on()) trace_room_wait(arena_.waited() - waited);
       return block;
     }
-    if (size > arena_.limit() || !make_room(size, lock)) return std::nullopt;  // for what can never fit nobody leaves
+    if (size > arena_.limit() || !make_room(size, lock)) {  // for what can never fit nobody leaves
+      refused_ = true;
+      return std::nullopt;
+    }
   }
 }
 

@@ -388,6 +388,8 @@ class Engine {
   void trace_lower_waits(const StallTimes& before);
   [[nodiscard]] Tick poison(const Record& record, std::span<const Tick> uses);
   [[nodiscard]] bool may_leave(const Record& record) const;
+  // Who would not leave is not asked again before this changes: with the next op, or the next request after one that failed.
+  [[nodiscard]] std::uint64_t asking() const { return clock_ + refusals_ + 1; }
   // What rebuilding a record would take, and whether it can be done at all.
   struct Survey {
     bool legal = false;
@@ -530,6 +532,8 @@ class Engine {
   std::vector<Recipe*> dying_, unneeded_;  // the latter is scratch of release_recipes
   std::vector<Tick> last_uses_;
   std::uint64_t clock_ = 0, step_ = 0;
+  std::uint64_t refusals_ = 0;  // requests for memory that came after one that failed
+  bool refused_ = false;        // the latest one failed
   mutable std::uint64_t surveys_ = 0;
   // Ops that hold pins: all of them, those of threads that wait, of threads that wait for a turn. See turns.cpp.
   int in_flight_ = 0, waiting_ = 0, queued_ = 0;

@@ -17,7 +17,7 @@ TraceTier trace_tier(const Record& record) { return record.copy->tier == Tier::h
 bool Engine::may_leave(const Record& record) const {
   // See Note [Forked children].
   return !child_ && record.residence == Residence::resident && record.pins == 0 && !record.exposed() &&
-         (record.size >= options_.smallest || emptying_ > 0) && record.unwilling != clock_ + 1 &&
+         (record.size >= options_.smallest || emptying_ > 0) && record.unwilling != asking() &&
          (record.owner != nullptr || record.orphan);
 }
 
@@ -59,7 +59,7 @@ bool Engine::make_room(Bytes size, Lock& lock) {
   for (Record* victim : victims) ++victim->refs;
   for (Record* victim : victims) {
     if (!may_leave(*victim)) continue;
-    if (!evict(victim, options_.leave, lock)) victim->unwilling = clock_ + 1;
+    if (!evict(victim, options_.leave, lock)) victim->unwilling = asking();
     progress = true;  // it left, or will not be asked again for this op
   }
   for (Record* victim : victims) unref(victim);

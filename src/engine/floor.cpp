@@ -105,7 +105,7 @@ Bytes& Engine::reason_to_stay(const Record& record, Shortage& why) const {
   if (record.owner == nullptr && !record.orphan) return why.anonymous;
   if (record.exposed()) return why.held;
   if (record.size < options_.smallest) return why.small;
-  if (record.unwilling != clock_ + 1) return why.evictable;
+  if (record.unwilling != asking()) return why.evictable;
   if (record.named && !record.loose) return why.named;
   return record.homeless ? why.homeless : why.pinned;  // another thread had it in hand
 }

@@ -63,7 +63,7 @@ struct Record {
   std::uint64_t born_step = 0;
   const char* maker = nullptr;   // the operator it was allocated in, while that is registered
   mutable std::uint64_t surveyed = 0;  // the latest survey of ancestors that met it
-  std::uint64_t unwilling = 0;   // the op counter + 1 at which its storage would not let go of it
+  std::uint64_t unwilling = 0;   // Engine::asking() when its storage would not let go of it
   std::optional<Tick> arrival;   // its way in; streams in `arrived_on` have waited for it
   std::uint64_t arrived_on = 0;
   Tick read_until;               // the newest copy out of its block, good or not: the memory is read until then

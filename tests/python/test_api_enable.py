@@ -135,6 +135,13 @@ def test_the_context_switches_on_and_off(library):
     assert not spillway.is_enabled()
 
 
+def test_an_error_inside_the_context_comes_out_as_it_is(library):
+    library.fails["disable"] = ValueError("tensors take too much, so spillway stays on")
+    with pytest.warns(RuntimeWarning, match="stays on"), pytest.raises(KeyError), spillway.budget("2GiB", device="cpu"):
+        raise KeyError("mine")
+    assert spillway.is_enabled()
+
+
 def test_the_context_inside_another_changes_the_budget_for_a_while(library):
     with spillway.budget("4GiB", device="cpu"):
         with spillway.budget("1GiB"):

@@ -68,6 +68,15 @@ TEST_F(FloorTest, CountsNewMemoryThatNobodyHasShown) {
   EXPECT_EQ(engine.stats().floor_op.name, "a new tensor");
 }
 
+TEST_F(FloorTest, WhoWouldNotLeaveIsAskedAgainAfterARefusal) {
+  Storage& named = make(512_KiB, 1);
+  make(384_KiB, 2);
+  owner.named_now = [&](Storage& asked) { return &asked == &named; };
+  ASSERT_EQ(engine.try_allocate(768_KiB, device.caller_stream()), nullptr);
+  owner.named_now = nullptr;
+  EXPECT_NE(engine.try_allocate(768_KiB, device.caller_stream()), nullptr);
+}
+
 TEST_F(FloorTest, SaysThatANameIsInTheWay) {
   Storage& named = make(512_KiB, 1);
   make(384_KiB, 2);
