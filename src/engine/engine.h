@@ -531,15 +531,13 @@ class Engine {
   std::unordered_set<Record*> dropped_, away_, gone_, named_;
   std::vector<Recipe*> dying_, unneeded_;  // the latter is scratch of release_recipes
   std::vector<Tick> last_uses_;
-  std::uint64_t clock_ = 0, step_ = 0;
-  std::uint64_t refusals_ = 0;  // requests for memory that came after one that failed
+  std::uint64_t clock_ = 0, step_ = 0, refusals_ = 0;  // the last: requests for memory that came after one that failed
   bool refused_ = false;        // the latest one failed
   mutable std::uint64_t surveys_ = 0;
   // Ops that hold pins: all of them, those of threads that wait, of threads that wait for a turn. See turns.cpp.
   int in_flight_ = 0, waiting_ = 0, queued_ = 0;
   int patient_ = 0;                 // threads that wait for memory and could give up
-  bool asked_to_give_up_ = false;   // one of them
-  bool turn_taken_ = false;
+  bool asked_to_give_up_ = false, turn_taken_ = false;  // one of them was asked; somebody has the turn
   std::atomic<bool> crowds_{false};  // ops of several threads have run at once
   Bytes absent_;        // of living storages whose bytes are not on the device
   int rebuilding_ = 0;
