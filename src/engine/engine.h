@@ -69,7 +69,7 @@ class Owner {
   // With the lock: memory was waited for while an op is timed.
   virtual void waited_for_memory() {}
   // With the lock: what the calling thread enqueues goes into a graph, and nothing of ours may.
-  [[nodiscard]] virtual bool records_graph() { return false; }
+  [[nodiscard]] virtual bool records_graph() const { return false; }
   // Without the lock, around a wait for other threads: lets go of what they may need to get on.
   [[nodiscard]] virtual void* begin_pause() { return nullptr; }
   virtual void end_pause(void* /*held*/) {}

@@ -60,7 +60,7 @@ Record* Adapter::resolve(c10::StorageImpl* storage) {
 
 Record* Adapter::try_allocate(Bytes size, StreamId on) {
   Record* record = engine_.try_allocate(size, on, current_maker());
-  if (record != nullptr || current_frame() != nullptr || in_region() || (options_.capturing && options_.capturing())) return record;
+  if (record != nullptr || current_frame() != nullptr || in_region() || records_graph()) return record;
   SecondChance chance(*this);  // nothing of this thread's is in use
   while (record == nullptr && chance.prepare(hope_for(*this, size))) record = engine_.try_allocate(size, on, nullptr);
   return record;
@@ -85,7 +85,7 @@ void Adapter::end_step() {
     options_.roofline->correct(durations);
   }
   engine_.end_step(durations);
-  if (!options_.clock || (options_.capturing && options_.capturing())) return;
+  if (!options_.clock || records_graph()) return;
   const auto lead = [&] { const auto lock = engine_.lock(); return engine_.wanted_lead(); }();
   if (lead > 0_ns) options_.clock->hold_back(lead);
 }

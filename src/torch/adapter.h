@@ -86,7 +86,7 @@ class Adapter final : public Owner {
   void disown(Record& record) override;
   void rebuild(Record& record) override;
   void waited_for_memory() override;
-  [[nodiscard]] bool records_graph() override { return options_.capturing && options_.capturing(); }
+  [[nodiscard]] bool records_graph() const override { return options_.capturing && options_.capturing(); }
   [[nodiscard]] void* begin_pause() override;
   void end_pause(void* held) override;
 

@@ -106,7 +106,7 @@ class Call {
 
   [[nodiscard]] bool is_mere_view() const {
     const c10::IValue& base = stack_[stack_.size() - traits_.arguments];
-    return base.isTensor() && base.toTensor().defined() && is_plain(base.toTensor()) && !in_region() && !is_captured();
+    return base.isTensor() && base.toTensor().defined() && is_plain(base.toTensor()) && !in_region() && !adapter_.records_graph();
   }
 
   [[nodiscard]] bool is_followed() const { return engine_.steers() || engine_.wants_ops(); }
@@ -138,7 +138,7 @@ class Call {
     if (recipe_) note_epochs();
     clock_ = engine_.begin_op();
     if (measures()) begin_ = adapter_.device().now();
-    timed_ = engine_.wants_times() && adapter_.options().clock && !is_captured() && adapter_.options().clock->start();
+    timed_ = engine_.wants_times() && adapter_.options().clock && !adapter_.records_graph() && adapter_.options().clock->start();
     if (traits_.splits) find_lists();
   }
 
@@ -353,10 +353,8 @@ class Call {
     for (Record* record : born) engine_.set_recipe(record, recipe);
   }
 
-  [[nodiscard]] bool is_captured() const { return adapter_.options().capturing && adapter_.options().capturing(); }
-
   void hold_what_leaves_sight() {
-    const bool captured = is_captured();
+    const bool captured = adapter_.records_graph();
     if (!traits_.keeps_arguments && !in_region() && !captured) return;
     for (const Use& use : uses_) {
       if (traits_.keeps_arguments || captured) engine_.hold_for_life(use.record);
@@ -489,8 +487,7 @@ void handle(const OpTraits& traits, const c10::OperatorHandle& op, c10::Dispatch
 bool pass_view(const OpTraits& traits, const at::Tensor& base) {
   Adapter* adapter = watching();
   if (adapter == nullptr) return true;
-  const auto& capturing = adapter->options().capturing;
-  if (!base.defined() || !is_plain(base) || in_region() || adapter->sweep.load(std::memory_order_relaxed) != 0 || (capturing && capturing())) return false;
+  if (!base.defined() || !is_plain(base) || in_region() || adapter->sweep.load(std::memory_order_relaxed) != 0 || adapter->records_graph()) return false;
   Engine& engine = adapter->engine();
   if (!engine.follows_ops()) return true;
   auto lock = engine.lock();

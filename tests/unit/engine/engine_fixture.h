@@ -72,6 +72,17 @@ class EngineTest : public testing::Test {
     engine.release(std::span(&use, 1));
   }
 
+  // Everybody leaves; `made` is dropped, to be made again from `source`.
+  void drop(Storage& made, Storage& source, Recipe& recipe) {
+    recipe.ingredients.push_back({source.record, source.record->epoch});
+    recipe.outputs = {made.record};
+    {
+      const auto lock = engine.lock();
+      engine.set_recipe(made.record, &recipe);
+    }
+    engine.evict_all(Leave::replay);
+  }
+
   void lend(Storage& storage) {
     auto lock = engine.lock();
     engine.lend(storage.record, lock);

@@ -267,13 +267,7 @@ TEST_F(EngineTest, AForkedChildRebuildsWhatAnotherThreadWasRebuilding) {
   Storage& source = make(64_KiB, 1);
   Storage& made = make(64_KiB, 2);
   Recipe recipe;
-  recipe.ingredients.push_back({source.record, source.record->epoch});
-  recipe.outputs = {made.record};
-  {
-    const auto lock = engine.lock();
-    engine.set_recipe(made.record, &recipe);
-  }
-  engine.evict_all(Leave::replay);
+  drop(made, source, recipe);
   ASSERT_EQ(made.record->residence, Residence::dropped);
   const auto rebuild = [&](Record& record) {
     Record* fresh = engine.try_allocate(record.size, device.caller_stream());
@@ -429,13 +423,7 @@ TEST_F(EngineTest, ARebuildThatFailsOnTheWayHomeLeavesNobodyPinned) {
   Storage& source = make(64_KiB, 1);
   Storage& made = make(64_KiB, 2);
   Recipe recipe;
-  recipe.ingredients.push_back({source.record, source.record->epoch});
-  recipe.outputs = {made.record};
-  {
-    const auto lock = engine.lock();
-    engine.set_recipe(made.record, &recipe);
-  }
-  engine.evict_all(Leave::replay);
+  drop(made, source, recipe);
   ASSERT_EQ(made.record->residence, Residence::dropped);
   owner.rebuild_now = [](Record&) { throw std::runtime_error("no room"); };
 
