@@ -72,7 +72,7 @@ constexpr std::array<std::string_view, 3> kRemedies{"keep", "move", "drop"};
 
 Json to_json(const ToldChoice& decision) {
   return {{"storage", decision.storage.index}, {"begin", decision.begin}, {"end", decision.end},
-          {"remedy", kRemedies[static_cast<std::size_t>(decision.remedy)]}, {"fetch_at", decision.fetch_at}};
+          {"remedy", kRemedies[static_cast<std::size_t>(decision.remedy)]}, {"fetch_at", decision.fetch_at}, {"again", decision.again}};
 }
 
 // What to_json() writes, one line or many.
@@ -85,7 +85,7 @@ std::vector<ToldChoice> read_choices(const std::string& file) {
       const auto remedy = std::ranges::find(kRemedies, one.at("remedy").get<std::string>());
       if (remedy == kRemedies.end()) throw InputError(fmt::format("{}: remedy {}: choose keep, move or drop", file, one.at("remedy").dump()));
       decisions.push_back({StorageId{one.at("storage").get<std::uint32_t>()}, one.at("begin"), one.at("end"),
-                           static_cast<Remedy>(remedy - kRemedies.begin()), one.at("fetch_at")});
+                           static_cast<Remedy>(remedy - kRemedies.begin()), one.at("fetch_at"), one.value("again", false)});
     }
     return decisions;
   } catch (const nlohmann::json::exception& error) {

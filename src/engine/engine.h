@@ -406,6 +406,8 @@ class Engine {
   [[nodiscard]] bool bring_home(Record* record, Lock& lock);
   [[nodiscard]] bool fetch(Record* record, Lock& lock);
   void rebuild(Record* record, Lock& lock);
+  void rebuild_beside(Record* record, Lock& lock);
+  void take_in(Record* record, Lock& lock);
   void arrive(Record& record, const Block& block);
   void settle(Record& record, const Block& block);
   // Ops are of interest whatever they are: sizes change, or a step goes without a plan and somebody may have to leave (returns.h).
@@ -540,8 +542,7 @@ class Engine {
   bool asked_to_give_up_ = false, turn_taken_ = false;  // one of them was asked; somebody has the turn
   std::atomic<bool> crowds_{false};  // ops of several threads have run at once
   Bytes absent_;        // of living storages whose bytes are not on the device
-  int rebuilding_ = 0;
-  int emptying_ = 0;    // threads in empty_out: nobody is too small to leave
+  int rebuilding_ = 0, emptying_ = 0;  // the latter: threads in empty_out, where nobody is too small to leave
   std::atomic<bool> tight_{false};
   bool at_ease_ = false;            // nobody left in the last step, nor in this one so far
   std::int64_t evictions_then_ = 0;  // when the last step ended
@@ -578,8 +579,7 @@ class Engine {
   Bytes open_need_;         // what plans leave for them; zero: what they think
   Apart apart_;
   bool moved_house_ = false;
-  int moves_ = 0;
-  int placed_steps_ = 0;  // by the places in use, from the first op to the last
+  int moves_ = 0, placed_steps_ = 0;  // the latter: by the places in use, from the first op to the last
   std::int64_t remaps_ = 0;  // until the step at hand
   int link_pause_ = 0, next_link_pause_ = 4;  // steps with another link until plans follow it; the same after that
   std::int64_t slack_ = 0;  // percent of the budget that plans leave free

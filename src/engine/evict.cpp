@@ -169,6 +169,7 @@ bool Engine::let_go(Record& record, Leave leave, std::optional<std::uint32_t> ga
   if (std::exchange(at_ease_, false)) follows_.store(true, std::memory_order_relaxed);
   ++record.departures;
   record.gap = gap;
+  record.again = false;
   tight_.store(true, std::memory_order_relaxed);
   if (tape_.on()) {
     const auto copy = drop || clean ? std::nullopt : std::optional(CopySpan{record.copy->began, record.copy->written});

@@ -257,7 +257,36 @@ void Engine::undrop(Record& record) {
   }
 }
 
+// Who comes home only for this leaves again: see take_in.
 void Engine::rebuild(Record* record, Lock& lock) {
+  if (own.guests != nullptr) return record->again ? take_in(record, lock) : rebuild_beside(record, lock);
+  std::vector<Guest> guests;
+  own.guests = &guests;
+  std::exception_ptr failed;
+  try {
+    rebuild_beside(record, lock);
+  } catch (...) {
+    failed = std::current_exception();
+  }
+  own.guests = nullptr;
+  for (const auto& [guest, leaves] : guests) {
+    guest->again = may_leave(*guest) && evict(guest, Leave::replay, lock, guest->gap);
+    return_sides(leaves);
+    unref(guest);
+  }
+  if (failed) std::rethrow_exception(failed);
+}
+
+// For another's rebuild. Those whose bytes are kept for it alone are needed once more.
+void Engine::take_in(Record* record, Lock& lock) {
+  Guest guest{record, record->leaves};
+  for (Record* leaf : guest.leaves) ++leaf->dependents;
+  ++record->refs;
+  own.guests->push_back(std::move(guest));
+  rebuild_beside(record, lock);
+}
+
+void Engine::rebuild_beside(Record* record, Lock& lock) {
   record->residence = Residence::arriving;
   ++record->refs;
   ++rebuilding_;

@@ -62,6 +62,7 @@ Script::Script(const RecordedSteps& steps, const Liveness& step, const Plan& pla
     if (!leaving) continue;
     leaving->gap = gap;
     leaving->remedy = planned.remedy;
+    leaving->again = planned.again;
     leavings_[op].push_back(*leaving);
     const LiveStorage& storage = step.storages()[planned.gap.storage];
     if (planned.gap.end > ops.size() && storage.wraps()) staying_away_.emplace_back(gap, storage.id);

@@ -26,6 +26,7 @@ struct Leaving {
   std::uint16_t nth = 0;  // among the op's storages of that part
   Part part = Part::input;
   Remedy remedy = Remedy::move;
+  bool again = false;  // as in PlannedGap
 };
 
 // The part a storage plays in an op, if any.

@@ -107,6 +107,7 @@ void Engine::steer_after(std::span<const Use> uses, std::span<Record* const> out
     const bool drop = leaving->remedy == Remedy::drop;
     if (may_leave(*record) && evict(record, drop ? Leave::replay : Leave::move, lock, leaving->gap) && course_.script == script) {
       course_.gone[leaving->gap] = {record, id, record->departures};
+      record->again = leaving->again;
       tape_.decide(id, drop ? Action::drop : Action::move_out, script->end(leaving->gap) - static_cast<OpPlace>(course_.next), script->reason(leaving->gap));
     }
     unref(record);

@@ -117,6 +117,10 @@ class Search {
         shift_fetch(gap, dice);
         continue;
       }
+      if (is_early(gap) && dice() % 4 == 0) {
+        toggle_again(gap);
+        continue;
+      }
       const Remedy other = static_cast<Remedy>(dice() % 3);
       if (other == choices_[gap].remedy || !allows(gap, other)) continue;
       if (!keep_if_better(gap, other)) (void)exchange(gap, dice);
@@ -127,7 +131,7 @@ class Search {
     Plan plan{.gaps = {}, .predicted = now_.sum};
     for (GapPlace gap = 0; gap < problem_.gap_count(); ++gap) {
       if (choices_[gap].remedy == Remedy::keep) continue;
-      plan.gaps.push_back({problem_.gaps()[gap], choices_[gap].remedy, choices_[gap].fetch_at});
+      plan.gaps.push_back({problem_.gaps()[gap], choices_[gap].remedy, choices_[gap].fetch_at, choices_[gap].again});
     }
     std::ranges::stable_sort(plan.gaps, {}, [](const PlannedGap& planned) { return planned.gap.begin; });
     return plan;
@@ -138,6 +142,7 @@ class Search {
     GapPlace gap = 0;
     Remedy remedy = Remedy::keep;
     double score = 0;  // nanoseconds per byte over budget relieved: lower is better
+    bool again = false;
   };
 
   [[nodiscard]] bool allows(GapPlace gap, Remedy remedy) const {
@@ -244,14 +249,14 @@ class Search {
     return low;
   }
 
-  // How much of what is missing the gap covers.
-  [[nodiscard]] double covers(GapPlace gap) const {
+  // How much of what is missing the gap covers, from this op on.
+  [[nodiscard]] double covers(GapPlace gap, OpPlace begin) const {
     const Gap& over = problem_.gaps()[gap];
     const OpPlace ops = problem_.step().op_count();
     const Bytes size = problem_.size(gap);
     double sum = 0;
     for (const auto& [op, lack] : lacking_) {
-      const bool inside = (op >= over.begin && op < over.end) || op + ops < over.end;
+      const bool inside = (op >= begin && op < over.end) || op + ops < over.end;
       if (inside) sum += static_cast<double>(std::min(size, lack).count);
     }
     return sum;
@@ -279,34 +284,53 @@ class Search {
     std::vector<Candidate> found;
     for (GapPlace gap = 0; gap < problem_.gap_count(); ++gap) {
       if (choices_[gap].remedy != Remedy::keep || !allows(gap, remedy)) continue;
-      if (const double relief = covers(gap); relief > 0) found.push_back({gap, remedy, (price(gap, remedy) + 1) / relief});
+      if (const double relief = covers(gap, problem_.gaps()[gap].begin); relief > 0) found.push_back({gap, remedy, (price(gap, remedy) + 1) / relief});
     }
     std::ranges::stable_sort(found, {}, &Candidate::score);
     return found;
+  }
+
+  // Who is rebuilt before its time and would relieve somebody if it left again, by score.
+  [[nodiscard]] std::vector<Candidate> find_early() const {
+    std::vector<Candidate> found;
+    for (GapPlace gap = 0; gap < problem_.gap_count(); ++gap) {
+      if (choices_[gap].again || !is_early(gap)) continue;
+      if (const double relief = covers(gap, now_.needed_at[gap]); relief > 0) found.push_back({gap, Remedy::drop, (price(gap, Remedy::drop) + 1) / relief, true});
+    }
+    std::ranges::stable_sort(found, {}, &Candidate::score);
+    return found;
+  }
+
+  // The best of the first few, or `best`; of all, as long as there is none.
+  [[nodiscard]] Candidate best_of(const std::vector<Candidate>& candidates, Candidate best) {
+    std::size_t tried = 0;
+    for (Candidate candidate : candidates) {
+      if (tried++ >= kTried && best.score < std::numeric_limits<double>::infinity()) break;
+      candidate.score = score_of(candidate);
+      if (candidate.score < best.score) best = candidate;
+    }
+    return best;
   }
 
   bool relieve_once() {
     find_lacking();
     constexpr double kNone = std::numeric_limits<double>::infinity();
     Candidate best{.gap = 0, .remedy = Remedy::keep, .score = kNone};
-    for (const Remedy remedy : {Remedy::move, Remedy::drop}) {
-      std::size_t tried = 0;
-      for (Candidate candidate : find_candidates(remedy)) {
-        if (tried++ >= kTried && best.score < kNone) break;
-        candidate.score = score_of(candidate);
-        if (candidate.score < best.score) best = candidate;
-      }
-    }
+    for (const Remedy remedy : {Remedy::move, Remedy::drop}) best = best_of(find_candidates(remedy), best);
+    // Who could leave has left: now those that came home early.
+    if (best.score == kNone) best = best_of(find_early(), best);
     if (best.score == kNone) return false;
-    choices_[best.gap] = {best.remedy, problem_.gaps()[best.gap].end};
+    apply(best);
     evaluate();
     return true;
   }
 
+  void apply(const Candidate& candidate) { choices_[candidate.gap] = {candidate.remedy, problem_.gaps()[candidate.gap].end, candidate.again}; }
+
   // Nanoseconds per byte it really relieves.
   [[nodiscard]] double score_of(const Candidate& candidate) {
     try_out();
-    choices_[candidate.gap] = {candidate.remedy, problem_.gaps()[candidate.gap].end};
+    apply(candidate);
     evaluate();
     const double gain = before_.missing - missing_;
     const double costs = static_cast<double>((now_.sum.time - before_.outcome.sum.time).count) + 1;
@@ -333,6 +357,18 @@ class Search {
     try_out();
     choices_[gap].fetch_at = at;
     judge();
+    if (!is_better_than_before()) undo();
+  }
+
+  // It is dropped, and rebuilt before its time for another, or would be if it did not leave again.
+  [[nodiscard]] bool is_early(GapPlace gap) const {
+    return choices_[gap].remedy == Remedy::drop && (choices_[gap].again || now_.needed_at[gap] != problem_.gaps()[gap].end);
+  }
+
+  void toggle_again(GapPlace gap) {
+    try_out();
+    choices_[gap].again = !choices_[gap].again;
+    evaluate();
     if (!is_better_than_before()) undo();
   }
 

@@ -57,7 +57,7 @@ OutlookPoint look_at(const OutlookRequest& request, Bytes budget) {
   OutlookPoint point{budget, plan.predicted, {}};
   for (const PlannedGap& planned : plan.gaps) {
     const Gap& gap = planned.gap;
-    point.decisions.push_back({cut.step.storages()[gap.storage].id, gap.begin, gap.end, planned.remedy, planned.fetch_at});
+    point.decisions.push_back({cut.step.storages()[gap.storage].id, gap.begin, gap.end, planned.remedy, planned.fetch_at, planned.again});
   }
   return point;
 }
@@ -66,7 +66,7 @@ OutlookPoint judge_at(const OutlookRequest& request, Bytes budget, std::span<con
   const CutStep cut(request.trace, budget);
   const Problem problem({.step = cut.step, .costs = request.costs, .budget = budget});
   std::vector<Choice> choices(problem.gap_count());
-  for (const ToldChoice& decision : decisions) choices[find_gap(problem, decision)] = {decision.remedy, decision.fetch_at};
+  for (const ToldChoice& decision : decisions) choices[find_gap(problem, decision)] = {decision.remedy, decision.fetch_at, decision.again};
   return {budget, Timeline(problem).run(choices).sum, {decisions.begin(), decisions.end()}};
 }
 

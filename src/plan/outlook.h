@@ -15,7 +15,8 @@ struct ToldChoice {
   StorageId storage;
   OpPlace begin = 0, end = 0;  // of the gap, in ops of the step; from the step's op count on: of the next step
   Remedy remedy = Remedy::keep;
-  OpPlace fetch_at = 0;  // as in PlannedGap
+  OpPlace fetch_at = 0;  // as in PlannedGap, and what follows
+  bool again = false;
 };
 
 struct OutlookPoint {

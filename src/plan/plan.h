@@ -28,6 +28,8 @@ struct PlannedGap {
   Gap gap;
   Remedy remedy = Remedy::keep;
   OpPlace fetch_at = 0;  // move: the way back is enqueued before this op, in [gap.begin, gap.end]
+  // drop: made again before its time, because another is rebuilt from it, it leaves again after that; otherwise it stays.
+  bool again = false;
 
   friend bool operator==(const PlannedGap&, const PlannedGap&) = default;
 };

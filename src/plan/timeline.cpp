@@ -16,7 +16,7 @@ Timeline::Timeline(const Problem& problem) : problem_(problem), step_(problem.st
 std::vector<Choice> choices_of(const Problem& problem, const Plan& plan) {
   std::vector<Choice> choices(problem.gap_count());
   for (const PlannedGap& planned : plan.gaps) {
-    if (const GapPlace gap = problem.find(planned.gap); gap != kNoPlace) choices[gap] = {planned.remedy, planned.fetch_at};
+    if (const GapPlace gap = problem.find(planned.gap); gap != kNoPlace) choices[gap] = {planned.remedy, planned.fetch_at, planned.again};
   }
   return choices;
 }
@@ -213,9 +213,27 @@ void Timeline::note_need(StoragePlace storage) {
   outcome_.needed_at[gap] = over.end >= step_.op_count() && at_ < over.begin ? at_ + step_.op_count() : at_;
 }
 
+// It is rebuilt for another's rebuild, and leaves again after that.
+bool Timeline::is_guest(StoragePlace storage) const {
+  if (rebuilding_ == 0 || state_[storage] != State::dropped || !choices_[gap_of_[storage]].again) return false;
+  return std::ranges::none_of(step_.accesses_at(at_), [&](const Access& access) { return access.storage == storage; });
+}
+
+void Timeline::see_off_guests() {
+  for (const StoragePlace guest : guests_) drop(guest);
+  guests_.clear();
+}
+
+void Timeline::drop(StoragePlace storage) {
+  live_ -= size(storage);
+  close(storage);
+  state_[storage] = State::dropped;
+}
+
 // The storage's bytes are there when this returns.
 void Timeline::need(StoragePlace storage) {
-  if (state_[storage] != State::here && state_[storage] != State::absent) note_need(storage);
+  if (is_guest(storage)) guests_.push_back(storage);
+  else if (state_[storage] != State::here && state_[storage] != State::absent) note_need(storage);
   if (state_[storage] == State::away) {
     const Costs& costs = problem_.costs();
     hold(at_, size(storage));
@@ -229,13 +247,20 @@ void Timeline::need(StoragePlace storage) {
     wait_until(ready_[storage]);
     state_[storage] = State::here;
   } else if (state_[storage] == State::dropped) {
-    std::vector<StoragePlace> temporaries;
-    rebuild(storage, temporaries);
-    for (const StoragePlace dead : temporaries) {
-      live_ -= size(dead);
-      close(dead);
-    }
+    rebuild_in_full(storage);
   }
+}
+
+void Timeline::rebuild_in_full(StoragePlace storage) {
+  std::vector<StoragePlace> temporaries;
+  ++rebuilding_;
+  rebuild(storage, temporaries);
+  --rebuilding_;
+  for (const StoragePlace dead : temporaries) {
+    live_ -= size(dead);
+    close(dead);
+  }
+  if (rebuilding_ == 0) see_off_guests();
 }
 
 void Timeline::rebuild(StoragePlace storage, std::vector<StoragePlace>& temporaries) {
@@ -341,12 +366,7 @@ void Timeline::leave(GapPlace gap) {
   const StoragePlace storage = problem_.gaps()[gap].storage;
   if (choices_[gap].remedy == Remedy::keep || state_[storage] != State::here) return;
   gap_of_[storage] = gap;
-  if (choices_[gap].remedy == Remedy::drop) {
-    live_ -= size(storage);
-    close(storage);
-    state_[storage] = State::dropped;
-    return;
-  }
+  if (choices_[gap].remedy == Remedy::drop) return drop(storage);
   state_[storage] = State::away;
   const std::uint32_t version = problem_.gaps()[gap].version;
   if (std::exchange(copied_[storage], version) == version) {  // the copy it left before is still good

@@ -2,8 +2,8 @@
 //
 // Memory is counted as the engine counts it: a returning storage from the start of its way in, a leaving one until the
 // end of its way out, and a leaving one is waited for only when its bytes are needed. A storage that is not there when an
-// op wants it is fetched or rebuilt first, and a rebuild brings its living ancestors home for good and its dead ones for
-// as long as it runs.
+// op wants it is fetched or rebuilt first, and a rebuild brings its living ancestors home, mostly for good, and its dead ones
+// for as long as it runs.
 #pragma once
 
 #include <deque>
@@ -16,7 +16,8 @@ namespace spillway {
 
 struct Choice {
   Remedy remedy = Remedy::keep;
-  OpPlace fetch_at = 0;  // as in PlannedGap
+  OpPlace fetch_at = 0;  // as in PlannedGap, and what follows
+  bool again = false;
 };
 
 // A plan's choices by gap of the problem.
@@ -52,6 +53,10 @@ class Timeline {
   Nanos forget_leaving();
   void start_fetch(GapPlace gap, Nanos room);
   void need(StoragePlace storage);
+  void rebuild_in_full(StoragePlace storage);
+  [[nodiscard]] bool is_guest(StoragePlace storage) const;
+  void see_off_guests();
+  void drop(StoragePlace storage);
   void rebuild(StoragePlace storage, std::vector<StoragePlace>& temporaries);
   // In one pass over the op that makes it and those that change it after, or over its dead source's maker; false: they run one
   // by one.
@@ -93,6 +98,8 @@ class Timeline {
   Bytes live_, leaving_bytes_;  // live: what is leaving included
   Nanos clock_, out_free_, in_free_;
   OpPlace at_ = 0;
+  int rebuilding_ = 0;                  // rebuilds inside each other
+  std::vector<StoragePlace> guests_;    // home for as long as the outermost takes
   BlockLog* log_ = nullptr;
   Outcome outcome_;
 };

@@ -2,12 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 
 #include "liveness/curve.h"
 #include "liveness/steps.h"
 #include "plan/link.h"
 #include "plan/timeline.h"
+#include "support/chain_step.h"
 #include "support/step_maker.h"
 #include "trace/recorded_step.h"
 
@@ -220,6 +222,39 @@ TEST(Timeline, WithoutTheStatisticsTheNormRunsAgainAndThenTheCast) {
   const Prediction found = with_h_dropped(with_a_cast(/*dies=*/true));
   EXPECT_EQ(found.rebuilt, 21_MiB);
   EXPECT_EQ(found.rebuild, 30_ms + 20_us + kCard.per_replay + kCard.per_replay);
+}
+
+// a and b are dropped; `again`: a leaves again when b has been made from it.
+Prediction with_both_dropped(bool again) {
+  const Trace trace = testing::chain_step();
+  const Liveness step(trace, *find_steady_step(trace));
+  const PlanRequest request{.step = step, .costs = kCard, .budget = 85_MiB};
+  const Problem problem(request);
+  Plan plan;
+  for (const Gap& gap : problem.gaps()) {
+    if (problem.size(problem.find(gap)) == 32_MiB) plan.gaps.push_back({gap, Remedy::drop, gap.end, again});
+  }
+  return predict(request, plan);
+}
+
+TEST(Timeline, WhoIsRebuiltForAnotherStays) {
+  const Prediction found = with_both_dropped(/*again=*/false);
+  EXPECT_EQ(found.peak, 115_MiB);  // x, a, b and d
+  EXPECT_EQ(found.rebuild, 11_us + kCard.per_replay + kCard.per_replay);
+}
+
+TEST(Timeline, OrLeavesAgainAndIsRebuiltOnceMore) {
+  const Prediction found = with_both_dropped(/*again=*/true);
+  EXPECT_EQ(found.peak, 83_MiB);  // x, b and d
+  EXPECT_EQ(found.rebuilt, 96_MiB);
+  EXPECT_EQ(found.rebuild, 16_us + kCard.per_replay + kCard.per_replay + kCard.per_replay);
+}
+
+TEST(Hybrid, WhoIsRebuiltForAnotherLeavesAgainWhereItWouldBeInTheWay) {
+  const Plan plan = plan_for(testing::chain_step(), 85_MiB);
+  EXPECT_EQ(plan.predicted.over, 0_B);
+  EXPECT_EQ(plan.predicted.moved, 0_B);
+  EXPECT_EQ(std::ranges::count(plan.gaps, true, &PlannedGap::again), 1);
 }
 
 TEST(Link, TakesWhatFitsIntoEveryWindow) {

@@ -11,6 +11,7 @@
 #include "liveness/curve.h"
 #include "liveness/floor.h"
 #include "sim/card_times.h"
+#include "support/chain_step.h"
 #include "support/step_maker.h"
 #include "trace/check.h"
 #include "trace/reader.h"
@@ -142,6 +143,16 @@ TEST(SimulateByHand, WhatDoesNotFitLeavesAndComesBackOverTheLink) {
   // y comes back beside the first op, where z's place is free; x has to wait for y's place.
   EXPECT_EQ(steady.fetch, 10_ms);
   EXPECT_EQ(steady.time, 40_ms);
+}
+
+TEST(SimulateByHand, WhoIsRebuiltForAnotherLeavesAgain) {
+  const SimResult result = simulate(testing::chain_step(), {.card = quick_card(), .budget = 88_MiB, .policy = "hybrid", .steps = 8, .places = false});
+  const SimStep& last = result.steps.back();
+  EXPECT_TRUE(last.planned);
+  EXPECT_EQ(last.surprises, 0);
+  EXPECT_EQ(last.peak_live, last.predicted.peak_home);
+  EXPECT_EQ(last.rebuilt, 96_MiB);
+  EXPECT_EQ(last.moved_out, 0_B);
 }
 
 TEST(SimulateByHand, ASlowerLinkShowsFromTheStepOnInWhichItSlows) {
