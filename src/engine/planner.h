@@ -60,15 +60,8 @@ class Planner {
  private:
   void run(std::stop_token stop);
   void work(const PlanTask& task);
-  // With places for its blocks, or without any where those would cost too much.
-  [[nodiscard]] std::shared_ptr<const Script> plan_and_place(const PlanTask& task, PlanRequest& request);
-  // Plans for less and less until the plan's blocks have places; null when that leads nowhere.
-  [[nodiscard]] std::shared_ptr<const Script> try_place(const PlanTask& task, PlanRequest& request, Plan& plan);
-  // The plan for less memory than it was made for.
-  [[nodiscard]] static Plan with_less(const PlanTask& task, const PlanRequest& request, const Plan& plan, int round);
-  [[nodiscard]] static std::shared_ptr<const Script> write(const PlanTask& task, const PlanRequest& request, const Plan& plan, bool place);
   [[nodiscard]] bool is_stale() const;
-  void publish(const PlanTask& task, const PlanRequest& request, std::shared_ptr<const Script> script);
+  void publish(std::shared_ptr<const Script> script);
 
   mutable std::mutex mutex_;
   std::condition_variable_any changed_;

@@ -20,9 +20,10 @@ constexpr int kLongestLinkPause = 256;
 constexpr int kMostMoves = 2;        // of whoever is in the way of places, until plans leave more room
 constexpr std::chrono::milliseconds kMostWait{300};  // for the first plan of a known run
 constexpr int kSettlingSteps = 2;    // until blocks taken before there were places are gone
-constexpr std::int64_t kFirstSlack = 2, kMostSlack = 25;
+constexpr std::int64_t kFirstSlack = 1, kMostSlack = 25;
 constexpr std::int64_t kMostOpenParts = 4;  // of the budget, for what is not placed
 constexpr std::int64_t kWorth = 100, kFarWorth = 5;  // parts of a step's time for which a script is changed
+constexpr std::int64_t kLastWorth = 500;             // for the last one
 constexpr int kTrial = 20;           // steps in which a script that took another's place must have settled
 constexpr int kPatience = 50;        // steps without a plan until it is looked whether there is a good one now
 
@@ -208,7 +209,7 @@ void Engine::change_course(Lock& lock) {
   const Nanos now = good ? course_.promise.time : 0_ns;
   const bool far_better = good && (offered->over < course_.promise.over || offered->time.count < now.count - now.count / kFarWorth);
   if (good && !far_better && !time) return;
-  if (good && !far_better && offered->time.count > now.count - now.count / kWorth) return;
+  if (good && !far_better && offered->time.count > now.count - now.count / (planner_.busy() ? kWorth : kLastWorth)) return;
   if (!is_worth_following(*offered)) return;
   auto before = good && time ? std::optional(Course::Proven{course_.script, *time}) : std::nullopt;
   follow(planner_.take(), lock);
@@ -292,9 +293,10 @@ void Engine::plan_with_more_slack() {
 // Everybody got a place, and yet memory went to and fro between places and the rest: that takes more than was left to it, in
 // granules of which some are never full.
 void Engine::plan_with_more_open() {
-  if (open_need_ >= arena_.limit() / kMostOpenParts || planner_.busy() || !recorded_) return;
+  const Bytes most = arena_.limit() / kMostOpenParts;
+  if (open_need_ >= most || planner_.busy() || !recorded_) return;
   const Bytes step = round_up(arena_.limit() / kSlackParts, options_.granule);
-  open_need_ = std::max(open_need_, open_peak_ + open_peak_ / 4) + step;
+  open_need_ = std::min(std::max(open_need_, open_peak_ + open_peak_ / 4) + step, most);
   start_planning(/*anew=*/false);
 }
 
@@ -311,7 +313,7 @@ void Engine::settle_layout(bool followed, Lock& lock) {
     placed_steps_ = 0;
     move_house(lock);
   } else if (course_.surprises == 0) {
-    plan_with_more_open();
+    if (layout_.misses() == 0) plan_with_more_open();
   } else {
     plan_with_more_slack();
   }

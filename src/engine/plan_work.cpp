@@ -1,0 +1,185 @@
+#include "engine/plan_work.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "liveness/liveness.h"
+#include "plan/reasons.h"
+
+namespace spillway {
+
+namespace {
+
+constexpr int kTriesARound = 2000;
+constexpr int kAWay = 6;       // of all rounds' tries, a part for each of the other ways
+constexpr int kLook = 20;      // of a way's tries, a part to see which are the best
+constexpr std::size_t kBestWays = 3;
+constexpr std::int64_t kDear = 5;  // a part of a step's time: a plan that costs more is worth going every way to its end
+constexpr int kFruitless = 3;  // rounds in a row
+constexpr int kPlacingRounds = 6;
+constexpr std::int64_t kBudgetParts = 200;  // of the budget, less in every round
+constexpr int kSearches = 3;   // each for what places take of the one before
+constexpr std::int64_t kLeastGain = 100, kLastGain = 500;  // a part of a step's time; the latter when nothing more is to come
+
+bool is_worth(const Prediction& better, const Prediction& than, std::int64_t parts = kLeastGain) {
+  return better.over < than.over || better.time.count < than.time.count - than.time.count / parts;
+}
+
+bool is_dear(const Prediction& plan) { return plan.over > 0_B || plan.time.count > plan.plain_time.count + plan.plain_time.count / kDear; }
+
+// Without places some wait for each other's memory and others leave unasked: simulated steps took up to 15 % more than was
+// planned, and on a card, where memory that changes its address takes the host long, up to 60 %.
+bool is_worth_places(const Prediction& placed, const Prediction& anywhere) {
+  return placed.over <= anywhere.over && placed.time.count <= anywhere.time.count * 3 / 2;
+}
+
+// What the plan moves away in a step; those who are there at its end make way for places besides.
+Bytes bytes_below(const Liveness& step, const Plan& plan, bool placed) {
+  std::vector<bool> below(step.storage_count());
+  for (const PlannedGap& planned : plan.gaps) below[planned.gap.storage] = below[planned.gap.storage] || planned.remedy == Remedy::move;
+  Bytes bytes;
+  for (StoragePlace at = 0; at < step.storage_count(); ++at) {
+    if (below[at] || (placed && step.storages()[at].after)) bytes += step.storages()[at].size;
+  }
+  return bytes;
+}
+
+}  // namespace
+
+PlanWork::PlanWork(const PlanTask& task, const Liveness& step, Plan& plan, Desk desk)
+    : task_(task),
+      step_(step),
+      request_{.step = step, .costs = task.costs, .budget = task.budget, .lean = task.steps->lean},
+      plan_(plan),
+      desk_(std::move(desk)) {
+  if (!task.standing) return;
+  standing_ = predict(request_, task.standing->plan());
+  placed_ = task.standing->places() != nullptr;
+}
+
+void PlanWork::run() {
+  begin();
+  if (plan_.gaps.empty() || !task_.policy->improves || task_.quick) return;
+  for (int times = 0; times < kSearches && !desk_.is_stale(); ++times) {
+    tighter_.reset();
+    search();
+    tell(/*last=*/true);
+    if (!tighter_ || !is_worth(plan_.predicted, told_.predicted)) return;
+    request_.budget = *tighter_;
+    plan_ = told_;
+    in_vain_.reset();
+  }
+}
+
+void PlanWork::begin() {
+  auto script = plan_and_place();
+  told_ = plan_;
+  if (placed_ && !script->places()) {
+    told_ = task_.standing->plan();
+    told_.predicted = *standing_;
+    return;
+  }
+  placed_ = placed_ || script->places() != nullptr;
+  publish(std::move(script));
+}
+
+std::shared_ptr<const Script> PlanWork::plan_and_place() {
+  plan_ = task_.policy->plan(request_, plan_);
+  PlanRequest less = request_;
+  Plan placed = plan_;
+  auto script = try_place(less, placed);
+  if (!script || !is_worth_places(placed.predicted, plan_.predicted)) return write(request_, plan_, /*place=*/false);
+  request_.budget = less.budget;
+  plan_ = std::move(placed);
+  return script;
+}
+
+void PlanWork::search() {
+  const int tries = task_.rounds * kTriesARound / kAWay;
+  std::vector<Plan> ways;
+  for (int way = 0; way < (plan_.predicted.over > 0_B ? kOtherWays : kPatientWay) && !desk_.is_stale(); ++way) {
+    ways.push_back(plan_another_way(request_, way, tries / kLook));
+  }
+  std::ranges::stable_sort(ways, is_better, &Plan::predicted);
+  for (std::size_t way = 0; way < ways.size() && (way < kBestWays || is_dear(plan_.predicted)) && !desk_.is_stale(); ++way) {
+    consider(improve(request_, ways[way], way < kBestWays ? tries / 2 : tries, static_cast<std::uint32_t>(way)));
+  }
+  for (int round = 0, fruitless = 0; round < task_.rounds && fruitless < kFruitless && !desk_.is_stale(); ++round) {
+    Plan found = improve(request_, plan_, kTriesARound, static_cast<std::uint32_t>(round));
+    fruitless = is_better(found.predicted, plan_.predicted) ? 0 : fruitless + 1;
+    consider(std::move(found));
+  }
+}
+
+void PlanWork::consider(Plan found) {
+  if (!is_better(found.predicted, plan_.predicted)) return;
+  plan_ = std::move(found);
+  tell(/*last=*/false);
+}
+
+bool PlanWork::is_news(const Prediction& found, bool last) const {
+  return is_worth(found, told_.predicted, last ? kLastGain : kLeastGain) || (last && desk_.is_untaken() && is_better(found, told_.predicted));
+}
+
+// Places take as long to find as better plans, and every new script costs a step or two until the run has settled in it: little
+// gains are told together, at last if the one before was not taken yet.
+void PlanWork::tell(bool last) {
+  if (!is_news(plan_.predicted, last) || (in_vain_ && !last && !is_worth(plan_.predicted, *in_vain_))) return;
+  PlanRequest less = request_;
+  Plan with_places = plan_;
+  auto script = try_place(less, with_places);
+  const bool news = script && is_news(with_places.predicted, last) && (placed_ || is_worth_places(with_places.predicted, plan_.predicted));
+  if (!news && placed_) {
+    in_vain_ = plan_.predicted;
+    return;  // a better one may have places
+  }
+  if (!news) {
+    script = write(request_, plan_, /*place=*/false);
+    with_places = plan_;
+  }
+  placed_ = placed_ || script->places() != nullptr;
+  told_ = with_places;
+  publish(std::move(script));
+}
+
+std::shared_ptr<const Script> PlanWork::try_place(PlanRequest& request, Plan& plan) {
+  for (int round = 0; round < kPlacingRounds; ++round) {
+    auto script = write(request, plan, /*place=*/true);
+    if (!script->places() || script->places()->fits()) return script;
+    if (plan.predicted.over > 0_B || desk_.is_stale()) break;
+    request.budget -= script->places()->top - script->places()->room + request.budget / kBudgetParts;
+    if (round == 0) tighter_ = request.budget;
+    plan = with_less(request, plan, round);
+  }
+  return nullptr;
+}
+
+// What lacks a little is found by trying; from elsewhere, where that is not enough.
+Plan PlanWork::with_less(const PlanRequest& request, const Plan& plan, int round) const {
+  if (!task_.policy->improves || task_.quick) return task_.policy->plan(request, plan);
+  Plan found = improve(request, plan, kTriesARound, static_cast<std::uint32_t>(round));
+  return found.predicted.over > 0_B ? task_.policy->plan(request, found) : found;
+}
+
+std::shared_ptr<const Script> PlanWork::write(const PlanRequest& request, const Plan& plan, bool place) const {
+  std::shared_ptr<const Places> places;
+  std::vector<OpPlace> fetches;
+  if (place && task_.ground.from > 0_B && !plan.gaps.empty()) {
+    const BlockList list = list_blocks(request, plan, Layout::kSmallest);
+    fetches.resize(plan.gaps.size());
+    for (const PlannedBlock& block : list.blocks) {
+      if (block.gap != kNoPlace) fetches[block.gap] = block.during;
+    }
+    places = std::make_shared<const Places>(find_places(list, step_.op_count(), task_.ground));
+  }
+  auto script = std::make_shared<Script>(*task_.steps, step_, plan, request.budget, std::move(places), fetches, /*any_size=*/task_.foreseen != nullptr);
+  script->explain(explain(request, plan));
+  return script;
+}
+
+void PlanWork::publish(std::shared_ptr<const Script> script) {
+  if (task_.prepare) task_.prepare(bytes_below(step_, script->plan(), script->places() != nullptr), desk_.is_stale);
+  desk_.publish(std::move(script));
+}
+
+}  // namespace spillway
