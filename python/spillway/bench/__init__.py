@@ -115,10 +115,14 @@ class Driver:
                 if left <= 0:
                     print(f"{name}: out of time before {rest[0][0]}", flush=True)
                     return
+                before = self.kept(name, rest)
                 self.run_process(name, self.task(name, rest), left)
-                before, rest = rest, [cell for cell in rest if not Cell(self.folder, name, *cell).is_done(retry_failed=False)]
-                if rest == before:
+                rest = [cell for cell in rest if not Cell(self.folder, name, *cell).is_done(retry_failed=False)]
+                if self.kept(name, rest) == before:
                     break
+
+    def kept(self, name: str, cells: list[tuple[str, str | None]]) -> list[dict[str, Any] | None]:
+        return [Cell(self.folder, name, *cell).read() for cell in cells]
 
     def task(self, name: str, group: list[tuple[str, str | None]]) -> dict[str, Any]:
         row, planned = self.rows[name], any(share and method not in REACTIVE for method, share in group)
@@ -145,7 +149,8 @@ class Driver:
         for method, share in task["cells"]:
             cell = Cell(self.folder, name, method, share)
             if not cell.is_done(retry_failed=False):
-                cell.write({"failed": f"the process ended with code {code}; what it said is above"})
+                tried = {key: value for key, value in (cell.read() or {}).items() if key in ("budget_bytes", "trials")}
+                cell.write(tried | {"failed": f"the process ended with code {code}; what it said is above"})
                 return
 
 

@@ -46,7 +46,7 @@ class Cell:
         if "failed" in facts:
             return f"failed, {facts['failed']}"
         if "trials" in facts:
-            return f"at most {facts.get('most')}, the floor allows {facts.get('floor_allows')}"
+            return f"at most {facts.get('most')}, its need allows {facts.get('allows')}"
         return f"{facts['ms']:.2f} ms, {facts['over_plain']:+.1%}, bits {'equal' if facts['bits'] else 'differ'}"
 
 
@@ -74,28 +74,38 @@ def budget_of(folder: Path, row: str, share: str) -> int:
 
 # ---- the search for the largest size ----
 
-def next_size(fits: Mapping[int, bool], start: int, end: int) -> int | None:
-    """Which size of those up to `end` to try next; nothing when the largest that fits is known to about 2 %."""
-    good, bad = [size for size, ok in fits.items() if ok], [size for size, ok in fits.items() if not ok]
-    if not fits:
+NEAR = (0.9, 0.97)  # of what its need allows: the aim, and as good as all of it
+TRUSTED = 2.5  # how many times farther than what trained a line through needs is believed
+
+
+def next_size(trials: Mapping[int, Mapping[str, Any]], start: int, end: int, budget: int) -> int | None:
+    """Which size of those up to `end` to try next; nothing when the largest that fits is known to about 3 %. What a step needs lies
+    nearly on a line over its size, so that two small sizes tell where to look."""
+    if not trials:
         return min(start, end)
-    if not bad:
-        return min(max(good) * 2, end) if max(good) < end else None
-    if not good:
-        return min(bad) // 2 or None
-    low, high = max(good), min(bad)
-    return (low + high) // 2 if high - low > max(1, high // 50) else None
+    low, high = largest_that_fits(trials) or 0, min((size for size, trial in trials.items() if trial["failed"] is not None), default=end + 1)
+    if high - low <= max(1, high // 40) or low == end:
+        return None
+    if low == 0:
+        return high // 2
+    tellable = (allowed := allows(trials, budget)) is not None
+    hopes = [allowed * part for part in NEAR] if tellable and allowed < end else [end] if tellable else [low * 5 / 4 + 1]
+    hopes = [min(int(hope), int(low * TRUSTED)) for hope in hopes]
+    for hope in hopes:
+        if low + low // 50 < hope < high:
+            return hope
+    return (low + high) // 2 if high <= end else None
 
 
 def largest_that_fits(trials: Mapping[int, Mapping[str, Any]]) -> int | None:
     return max((size for size, trial in trials.items() if trial["failed"] is None), default=None)
 
 
-def floor_allows(trials: Mapping[int, Mapping[str, Any]], budget: int) -> int | None:
-    """The size at which the floor reaches the budget, by a line through the floors of the two largest that trained."""
-    known = sorted((size, trial["floor_bytes"]) for size, trial in trials.items() if trial["failed"] is None and trial["floor_bytes"])
+def allows(trials: Mapping[int, Mapping[str, Any]], budget: int) -> int | None:
+    """The size at which what a step needs (our floor, plain's peak) reaches the budget, by a line through the two largest that trained."""
+    known = sorted((size, trial["needs_bytes"]) for size, trial in trials.items() if trial["failed"] is None and trial["needs_bytes"])
     if len(known) < 2:
         return None
-    (low, low_floor), (high, high_floor) = known[-2:]
-    slope = (high_floor - low_floor) / (high - low)
-    return int(high + (budget - high_floor) / slope) if slope > 0 else None
+    (low, low_need), (high, high_need) = known[-2:]
+    slope = max((high_need - low_need) / (high - low), 1e-9)  # depth needs next to nothing
+    return int(high + (budget - high_need) / slope)

@@ -174,40 +174,49 @@ def engine_facts(stats: dict[str, Any], steps: int) -> dict[str, Any]:
 
 # ---- how far one gets in a fixed amount ----
 
-def attempt(bench: Bench, make: Callable[[], models.Work]) -> str | None:
-    """Three steps; what stopped them, if anything did."""
+def attempt(bench: Bench, make: Callable[[], models.Work]) -> dict[str, Any]:
+    """Three steps, the last of them timed; what stopped them, if anything did."""
     try:
         bench.forget()
         torch.manual_seed(0)
-        work = make()
+        work, losses, marks = make(), [], []
         for _ in range(3):
-            loss = bench.step(work, contextlib.nullcontext)
-        return None if torch.isfinite(loss).item() else "the loss is not finite"
-    except torch.OutOfMemoryError as error:
-        return str(error).splitlines()[0][:300]
+            marks = [bench.mark()]
+            losses.append(bench.step(work, contextlib.nullcontext))
+        times = bench.milliseconds([*marks, bench.mark()])
+        return {"failed": None, "ms": times[0], "digest": digest([*losses, *work.forward.parameters()])}
+    except (torch.OutOfMemoryError, RuntimeError) as error:
+        return {"failed": f"{type(error).__name__}: {str(error)[:900]}"}
 
 
-def attempt_within(bench: Bench, method: str, budget: int, make: Callable[[], models.Work]) -> tuple[str | None, int | None]:
-    """Within a budget, by torch's own cap or by ours; with the floor, where it is known."""
+def attempt_within(bench: Bench, method: str, budget: int, make: Callable[[], models.Work]) -> dict[str, Any]:
+    """Within a budget, by torch's own cap or by ours; with what is needed at least: plain's peak, our floor."""
     if method == "plain":
-        if bench.on_card:
-            torch.cuda.set_per_process_memory_fraction(budget / torch.cuda.get_device_properties(0).total_memory)
-        return attempt(bench, make), None
-    with switched_on(bench, budget=budget, policy=method):
-        failure = attempt(bench, make)
-        return failure, spillway.stats()["floor_bytes"]
+        torch.cuda.set_per_process_memory_fraction(budget / torch.cuda.get_device_properties(0).total_memory)
+        return attempt(bench, make) | {"needs_bytes": torch.cuda.max_memory_allocated()}
+    words = {} if bench.on_card else {"min_evict": "4KiB"}
+    with switched_on(bench, budget=budget, policy=method, **words):
+        facts = attempt(bench, make)
+        stats = spillway.stats()
+    return facts | {"needs_bytes": stats["floor_bytes"], "floor_op": stats["floor_op"]} | engine_facts(stats, 3)
 
 
 def farthest(cell: cells.Cell, bench: Bench, make: Callable[[int], models.Work], task: dict[str, Any]) -> None:
-    """The largest size that trains, to about 2 %: doubled until it fails, then halved between. Kept after every try."""
+    """The largest size that trains. Kept after every try; at last the bits are compared with a plain run without any cap."""
     kept = cell.read() or {"trials": {}}
     trials, budget = {int(size): trial for size, trial in kept["trials"].items()}, task["budget"]
-    while (size := cells.next_size({size: trial["failed"] is None for size, trial in trials.items()}, task["start"], task["end"])) is not None:
-        failure, floor = attempt_within(bench, cell.method, budget, lambda size=size: make(size))
-        trials[size] = {"failed": failure, "floor_bytes": floor}
+    while (size := cells.next_size(trials, task["start"], task["end"], budget)) is not None:
+        trials[size] = attempt_within(bench, cell.method, budget, lambda size=size: make(size))
         cell.write({"budget_bytes": budget, "unfinished": True, "trials": trials})
-    cell.write({"budget_bytes": budget, "most": cells.largest_that_fits(trials),
-                "floor_allows": cells.floor_allows(trials, budget), "trials": trials})  # fmt: skip
+        print(f"{cell.row} {cell.method} {size}: {trials[size]['failed'] or 'trains'}, needs {trials[size]['needs_bytes'] / cells.GIB:.2f} GiB", flush=True)
+        if spillway.is_enabled():  # it could not let go of what failed: a fresh process goes on
+            return
+    most = cells.largest_that_fits(trials)
+    facts: dict[str, Any] = {"budget_bytes": budget, "most": most, "allows": cells.allows(trials, budget), "trials": trials}
+    if most is not None and cell.method != "plain":
+        plain = attempt(bench, lambda: make(most))
+        facts["plain_ms"], facts["bits"] = plain.get("ms"), plain["failed"] or plain["digest"] == trials[most]["digest"]
+    cell.write(facts)
 
 
 # ---- one process's share ----
@@ -258,7 +267,10 @@ def measure_farthest(task: dict[str, Any], folder: Path) -> None:
         make = lambda batch: models.fp32_batch(name, bench.device, bench.tiny, batch)  # noqa: E731
     for method, _ in task["cells"]:
         cell = cells.Cell(folder, task["row"], method, None)
-        farthest(cell, bench, make, task)
+        if method == "plain" and not bench.on_card:
+            cell.write({"failed": "a CPU's memory has no cap for a plain run"})
+        else:
+            farthest(cell, bench, make, task)
         print(f"{task['row']} {method}: {cell.in_a_line()}", flush=True)
 
 

@@ -70,9 +70,16 @@ def percent(value: float | None) -> str:
 
 
 def sizes_table(cells: list[dict[str, Any]]) -> str:
-    rows = [[cell["row"], cell["method"], gib(cell["budget_bytes"]), str(cell.get("most") or "unfinished"), str(cell.get("floor_allows") or "")]
-            for cell in sorted(cells, key=lambda cell: (cell["row"], order(cell)))]  # fmt: skip
-    return lines_of(("largest size", "method", "budget GiB", "trains", "the floor allows"), rows)
+    rows = [size_line(cell) for cell in sorted(cells, key=lambda cell: (cell["row"], order(cell)))]
+    return lines_of(("largest size", "method", "budget GiB", "trains", "its floor (plain: its peak) allows", "ms", "plain ms without a cap", "bits"), rows)
+
+
+def size_line(cell: dict[str, Any]) -> list[str]:
+    most, known = cell.get("most"), lambda value: "" if value is None else f"{value:.0f}"
+    bits = {None: "", True: "equal", False: "DIFFER"}.get(cell.get("bits"), "not compared")
+    over = " OVER" if any(trial.get("violations") for trial in cell["trials"].values()) else ""
+    ms = cell["trials"][str(most)]["ms"] if most else None
+    return [cell["row"], cell["method"], gib(cell["budget_bytes"]) + over, str(most or "unfinished"), known(cell.get("allows")), known(ms), known(cell.get("plain_ms")), bits]
 
 
 # ---- predictions ----
