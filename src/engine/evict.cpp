@@ -10,6 +10,14 @@ namespace spillway {
 
 namespace {
 
+// Every look for victims passes all storages. Where there are many thousands, more leave at once than was asked for, so that
+// there are fewer looks: a ResNet of 3,000 layers spent nine tenths of its steps looking.
+constexpr std::int64_t kMany = 8192, kManyParts = 512, kMostParts = 64;
+
+Bytes leaving_at_once(Bytes size, std::size_t storages, Bytes limit) {
+  return std::max(size, std::min(limit / kManyParts * (static_cast<std::int64_t>(storages) / kMany), limit / kMostParts));
+}
+
 TraceTier trace_tier(const Record& record) { return record.copy->tier == Tier::host ? TraceTier::host : TraceTier::file; }
 
 }  // namespace
@@ -35,7 +43,10 @@ std::vector<Record*> Engine::pick_victims(Bytes size) const {
     return eviction_score(options_.policy, {.staleness = staleness(*record), .nanos = comeback_nanos(*record)});
   };
   std::vector<Record*> victims;
-  if (const auto window = arena_.find_window(size, cost)) {
+  const Bytes more = leaving_at_once(size, table_.size(), arena_.limit());
+  auto window = arena_.find_window(more, cost);
+  if (!window && more > size) window = arena_.find_window(size, cost);
+  if (window) {
     for (const ChunkId chunk : window->evict) victims.push_back(by_chunk_[chunk.index]);
   }
   if (!victims.empty()) return victims;

@@ -46,7 +46,8 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class Farthest:
-    """How deep, or how large a batch, trains within 12 GiB: `start` is the first size tried, `end` the last."""
+    """How deep, or how large a batch, trains within 12 GiB: `start` is the first size tried, `end` the last. The method `adaptive` is
+    hybrid with convolutions that may take a workspace that fits, and round differently."""
 
     start: int
     end: int = 1 << 20
@@ -106,9 +107,7 @@ class Driver:
     module: ClassVar[str] = "measure"  # who measures
 
     def measure(self, name: str, missing: list[tuple[str, str | None]]) -> None:
-        row = self.rows[name]
-        groups = [[cell] for cell in missing] if isinstance(row, Farthest) else processes(missing)
-        for group in groups:
+        for group in self.groups(name, missing):
             rest = group
             while rest:
                 left = self.deadline - time.monotonic()
@@ -120,6 +119,9 @@ class Driver:
                 rest = [cell for cell in rest if not Cell(self.folder, name, *cell).is_done(retry_failed=False)]
                 if self.kept(name, rest) == before:
                     break
+
+    def groups(self, name: str, missing: list[tuple[str, str | None]]) -> list[list[tuple[str, str | None]]]:
+        return [[cell] for cell in missing] if isinstance(self.rows[name], Farthest) else processes(missing)
 
     def kept(self, name: str, cells: list[tuple[str, str | None]]) -> list[dict[str, Any] | None]:
         return [Cell(self.folder, name, *cell).read() for cell in cells]
@@ -156,7 +158,7 @@ class Driver:
 
 def make_parser() -> flags.Parser:
     parser = flags.Parser(prog="spillway bench", description="Measures training steps on a card, plain, as others save memory, and inside budgets.")
-    add_flags(parser, ROWS, ("plain", "watch", *PEERS, *POLICIES), "bench-results")
+    add_flags(parser, ROWS, ("plain", "watch", *PEERS, *POLICIES, "adaptive"), "bench-results")
     parser.add_argument("--budget", type=float, metavar="GIB", help="of the rows that look for the largest size, instead of 12")
     return parser
 

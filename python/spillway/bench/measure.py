@@ -61,6 +61,9 @@ class Bench:
         torch.cuda.synchronize()
         return [begin.elapsed_time(end) for begin, end in zip(marks, marks[1:])]
 
+    def words(self) -> dict[str, str]:
+        return {} if self.on_card else {"min_evict": "4KiB"}  # tiny models are made of tiny storages
+
     def forget(self) -> None:
         gc.collect()  # what the run before left in cycles
         if self.on_card:
@@ -155,8 +158,7 @@ def watched(bench: Bench, folder: Path) -> tuple[Measured, dict[str, Any]]:
 
 
 def engine(bench: Bench, policy: str, budget: int) -> tuple[Measured, dict[str, Any]]:
-    words = {} if bench.on_card else {"min_evict": "4KiB"}  # tiny models are made of tiny storages
-    with switched_on(bench, budget=budget, policy=policy, **words):
+    with switched_on(bench, budget=budget, policy=policy, **bench.words()):
         measured = bench.train()
         stats = spillway.stats()
     return measured, {"budget_bytes": budget, **engine_facts(stats, bench.warm + bench.timed)}
@@ -194,8 +196,8 @@ def attempt_within(bench: Bench, method: str, budget: int, make: Callable[[], mo
     if method == "plain":
         torch.cuda.set_per_process_memory_fraction(budget / torch.cuda.get_device_properties(0).total_memory)
         return attempt(bench, make) | {"needs_bytes": torch.cuda.max_memory_allocated()}
-    words = {} if bench.on_card else {"min_evict": "4KiB"}
-    with switched_on(bench, budget=budget, policy=method, **words):
+    words = {"policy": "hybrid", "workspace": "adaptive"} if method == "adaptive" else {"policy": method}
+    with switched_on(bench, budget=budget, **words, **bench.words()):
         facts = attempt(bench, make)
         stats = spillway.stats()
     return facts | {"needs_bytes": stats["floor_bytes"], "floor_op": stats["floor_op"]} | engine_facts(stats, 3)
@@ -213,7 +215,7 @@ def farthest(cell: cells.Cell, bench: Bench, make: Callable[[int], models.Work],
             return
     most = cells.largest_that_fits(trials)
     facts: dict[str, Any] = {"budget_bytes": budget, "most": most, "allows": cells.allows(trials, budget), "trials": trials}
-    if most is not None and cell.method != "plain":
+    if most is not None and cell.method in spillway.bench.POLICIES:
         plain = attempt(bench, lambda: make(most))
         facts["plain_ms"], facts["bits"] = plain.get("ms"), plain["failed"] or plain["digest"] == trials[most]["digest"]
     cell.write(facts)

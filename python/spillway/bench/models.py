@@ -69,7 +69,7 @@ def without_pooling_to_the_same_size(model: nn.Module) -> nn.Module:
 
 def resnet(depths: list[int], device: str, batch: int, tiny: bool, bf16: bool) -> Work:
     models = torchvision_models()
-    with torch.device(device):  # a deep one is initialised where it lives: thousands of layers take minutes on a CPU
+    with torch.device(device):  # here and below models are initialised where they live: a CPU takes seconds, minutes for thousands of layers
         model = models.ResNet(models.resnet.Bottleneck, depths, width_per_group=16 if tiny else 64)
     blocks = [block for layer in (model.layer1, model.layer2, model.layer3, model.layer4) for block in layer]
     return image_work(model, device, batch, 64 if tiny else 224, blocks, bf16)
@@ -88,31 +88,32 @@ def deep_resnet(device: str, tiny: bool, depth: int) -> Work:
 
 def vit(device: str, tiny: bool) -> Work:
     models = torchvision_models()
-    if tiny:
-        model = models.VisionTransformer(32, 8, 2, 2, 32, 64)
-    else:
-        model = models.vit_b_16()
+    with torch.device(device):
+        model = models.VisionTransformer(32, 8, 2, 2, 32, 64) if tiny else models.vit_b_16()
     return image_work(model, device, 4 if tiny else 256, 32 if tiny else 224, model.encoder.layers)
 
 
 def densenet(device: str, tiny: bool, batch: int | None = None, bf16: bool = True) -> Work:
     models = torchvision_models()
-    model = models.DenseNet(8, (2, 2), 16) if tiny else models.densenet121()
+    with torch.device(device):
+        model = models.DenseNet(8, (2, 2), 16) if tiny else models.densenet121()
     return image_work(model, device, batch or (4 if tiny else 128), 64 if tiny else 224, [], bf16)
 
 
 def vgg(device: str, tiny: bool, batch: int | None = None, bf16: bool = True) -> Work:
     models = torchvision_models()
-    if tiny:
-        features = models.vgg.make_layers([8, "M", 16, "M", 16, "M"])
-        model = nn.Sequential(features, nn.Flatten(), nn.Linear(16 * 16, 64), nn.ReLU(True), nn.Dropout(), nn.Linear(64, 10))
-    else:
-        model = without_pooling_to_the_same_size(models.vgg16())
+    with torch.device(device):
+        if tiny:
+            features = models.vgg.make_layers([8, "M", 16, "M", 16, "M"])
+            model = nn.Sequential(features, nn.Flatten(), nn.Linear(16 * 16, 64), nn.ReLU(True), nn.Dropout(), nn.Linear(64, 10))
+        else:
+            model = without_pooling_to_the_same_size(models.vgg16())
     return image_work(model, device, batch or (4 if tiny else 128), 32 if tiny else 224, [], bf16)
 
 
 def alexnet(device: str, tiny: bool, batch: int) -> Work:
-    model = without_pooling_to_the_same_size(torchvision_models().alexnet())
+    with torch.device(device):
+        model = without_pooling_to_the_same_size(torchvision_models().alexnet())
     return image_work(model, device, batch, 224, [], bf16=False)
 
 
@@ -200,7 +201,8 @@ class Gpt2(nn.Module):
 
 def gpt2(device: str, tiny: bool) -> Work:
     words, length, width, layers, heads, rows = (64, 16, 32, 2, 2, 4) if tiny else (50304, 1024, 1024, 24, 16, 16)
-    model = Gpt2(words, length, width, layers, heads).to(device).train()
+    with torch.device(device):
+        model = Gpt2(words, length, width, layers, heads).train()
     tokens, targets = (torch.randint(words, (rows, length), device=device) for _ in range(2))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
 

@@ -29,6 +29,27 @@ TEST_F(EngineTest, LetsTheLongestUnusedLeaveWhenMemoryIsShort) {
   EXPECT_EQ(second.data, nullptr);
 }
 
+// Every look for victims passes all storages: among many, one look frees more than the one who asks.
+TEST_F(EngineTest, AmongManyThousandsMoreLeaveAtOnce) {
+  for (const std::int64_t small : {100, 33'000}) {
+    EngineOptions large = options();
+    large.budget = 64_MiB, large.address_space = 256_MiB;
+    HostDevice other(HostOptions{.granule = kGranule});
+    Engine engine{other, owner, other.caller_stream(), large};
+    std::deque<Storage> storages;
+    const auto make = [&](Bytes size) {
+      Storage& storage = storages.emplace_back();
+      storage.record = engine.try_allocate(size, other.caller_stream());
+      storage.data = storage.record->data;
+      const auto lock = engine.lock();
+      engine.adopt(storage.record, &storage);
+    };
+    for (std::int64_t i = 0; i < small; ++i) make(512_B);
+    while (engine.stats().evictions == 0) make(256_KiB);
+    EXPECT_EQ(engine.stats().evictions, small == 100 ? 1 : 2) << small;
+  }
+}
+
 TEST_F(EngineTest, BringsBackTheSameBytes) {
   Storage& first = make(512_KiB, 1);
   make(512_KiB, 2);
