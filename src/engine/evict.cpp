@@ -11,7 +11,7 @@ namespace spillway {
 namespace {
 
 // Every look for victims passes all storages. Where there are many thousands, more leave at once than was asked for, so that
-// there are fewer looks: a ResNet of 3,000 layers spent nine tenths of its steps looking.
+// there are fewer looks: a ResNet of 3,000 layers looked for 22 of the 26 seconds of a step.
 constexpr std::int64_t kMany = 8192, kManyParts = 512, kMostParts = 64;
 
 Bytes leaving_at_once(Bytes size, std::size_t storages, Bytes limit) {

@@ -213,8 +213,9 @@ def farthest(cell: cells.Cell, bench: Bench, make: Callable[[int], models.Work],
         print(f"{cell.row} {cell.method} {size}: {trials[size]['failed'] or 'trains'}, needs {trials[size]['needs_bytes'] / cells.GIB:.2f} GiB", flush=True)
         if spillway.is_enabled():  # it could not let go of what failed: a fresh process goes on
             return
-    most = cells.largest_that_fits(trials)
-    facts: dict[str, Any] = {"budget_bytes": budget, "most": most, "allows": cells.allows(trials, budget), "trials": trials}
+    most, allowed = cells.largest_that_fits(trials), cells.allows(trials, budget)
+    facts: dict[str, Any] = {"budget_bytes": budget, "most": most, "trials": trials}
+    facts["allows"] = allowed if allowed is not None and allowed <= task["end"] else None  # where needs do not grow they tell nothing
     if most is not None and cell.method in spillway.bench.POLICIES:
         plain = attempt(bench, lambda: make(most))
         facts["plain_ms"], facts["bits"] = plain.get("ms"), plain["failed"] or plain["digest"] == trials[most]["digest"]
