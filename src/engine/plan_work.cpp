@@ -18,6 +18,7 @@ constexpr std::int64_t kDear = 5;  // a part of a step's time: a plan that costs
 constexpr int kFruitless = 3;  // rounds in a row
 constexpr int kPlacingRounds = 6;
 constexpr std::int64_t kBudgetParts = 200;  // of the budget, less in every round
+constexpr std::int64_t kSmallestParts = 16384;  // of the budget
 constexpr int kSearches = 3;   // each for what places take of the one before
 constexpr std::int64_t kLeastGain = 100, kLastGain = 500;  // a part of a step's time; the latter when nothing more is to come
 
@@ -71,8 +72,14 @@ void PlanWork::run() {
   }
 }
 
+// Small storages are not worth the host's time, unless it takes them.
 void PlanWork::begin() {
+  const Bytes least = std::exchange(request_.smallest, std::max(request_.smallest, task_.budget / kSmallestParts));
   auto script = plan_and_place();
+  if (plan_.predicted.over > 0_B) {
+    request_.smallest = least;
+    script = plan_and_place();
+  }
   told_ = plan_;
   if (placed_ && !script->places()) {
     told_ = task_.standing->plan();

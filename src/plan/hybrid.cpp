@@ -27,6 +27,8 @@ constexpr int kFewChanges = 60;
 constexpr int kManyChanges = 150;  // and after so many from segments, from nothing
 constexpr std::array<std::uint32_t, 5> kSegments{4, 8, 16, 24, 48};
 
+Nanos weight(const Prediction& outcome) { return outcome.time + outcome.effort; }
+
 class Search {
  public:
   explicit Search(const PlanRequest& request) : problem_(request), timeline_(problem_), choices_(problem_.gap_count()) {
@@ -185,7 +187,7 @@ class Search {
   }
 
   [[nodiscard]] bool is_better_than_before() const {
-    return missing_ < before_.missing || (missing_ == before_.missing && now_.sum.time < before_.outcome.sum.time);
+    return missing_ < before_.missing || (missing_ == before_.missing && weight(now_.sum) < weight(before_.outcome.sum));
   }
 
   // Bytes over budget, summed over ops: what a change must lessen.
@@ -333,7 +335,7 @@ class Search {
     apply(candidate);
     evaluate();
     const double gain = before_.missing - missing_;
-    const double costs = static_cast<double>((now_.sum.time - before_.outcome.sum.time).count) + 1;
+    const double costs = static_cast<double>((weight(now_.sum) - weight(before_.outcome.sum)).count) + 1;
     undo();
     return gain > 0 ? costs / gain : std::numeric_limits<double>::infinity();
   }
@@ -474,7 +476,7 @@ Plan improve(const PlanRequest& request, const Plan& plan, int tries, std::uint3
 }
 
 bool is_better(const Prediction& one, const Prediction& other) {
-  return one.over != other.over ? one.over < other.over : one.time < other.time;
+  return one.over != other.over ? one.over < other.over : weight(one) < weight(other);
 }
 
 }  // namespace spillway

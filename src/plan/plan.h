@@ -22,6 +22,8 @@ struct Costs {
   double out_price = 0, in_price = 0;                    // nanoseconds that compute loses per byte
   Nanos per_copy;                                        // on the link, whatever its size
   Nanos per_replay;                                      // on top of the operator's own time
+  // The host's time for each: it shows only where the host is late, but that it may be anywhere.
+  Nanos host_per_copy = 25_us, host_per_replay = 15_us;
 };
 
 struct PlannedGap {
@@ -44,6 +46,7 @@ struct Prediction {
   Bytes peak_home;   // of bytes whose storages are there: without those still leaving
   OpPlace peak_op = 0;
   Nanos time, plain_time, stall, rebuild;
+  Nanos effort;          // the host's, for copies and reruns: in no time above
   Bytes moved, rebuilt;  // moved: one way
 };
 
@@ -81,7 +84,7 @@ inline constexpr int kPatientWay = 9, kOtherWays = 10;
 // that is worse here. `seed` chooses which.
 [[nodiscard]] Plan improve(const PlanRequest& request, const Plan& plan, int tries, std::uint32_t seed = 1);
 
-// Fits where the other does not, or is faster.
+// Fits where the other does not, or is faster, all the host does counted.
 [[nodiscard]] bool is_better(const Prediction& one, const Prediction& other);
 
 }  // namespace spillway

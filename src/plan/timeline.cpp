@@ -205,6 +205,7 @@ void Timeline::start_fetch(GapPlace gap, Nanos room) {
   open(storage);
   if (log_ != nullptr) log_->tag(storage, gap);
   clock_ += Nanos{static_cast<std::int64_t>(static_cast<double>(size(storage).count) * costs.in_price)};
+  outcome_.sum.effort += costs.host_per_copy;
 }
 
 void Timeline::note_need(StoragePlace storage) {
@@ -237,6 +238,7 @@ void Timeline::need(StoragePlace storage) {
   if (state_[storage] == State::away) {
     const Costs& costs = problem_.costs();
     hold(at_, size(storage));
+    outcome_.sum.effort += costs.host_per_copy;
     in_free_ = std::max({in_free_, clock_, ready_[storage]}) + problem_.copy_time(size(storage), costs.in_nanos_per_byte);
     wait_until(in_free_);
     live_ += size(storage);
@@ -307,6 +309,7 @@ bool Timeline::run_in_one_pass(std::span<const OpPlace> readers, StoragePlace fi
     clock_ += problem_.rerun_time(writer, /*lean=*/true);
     outcome_.sum.rebuild += problem_.rerun_time(writer, /*lean=*/true);
   }
+  outcome_.sum.effort += problem_.costs().host_per_replay;
   return true;
 }
 
@@ -338,6 +341,7 @@ void Timeline::rerun(OpPlace writer, StoragePlace wanted, bool makes, std::vecto
   const Nanos took = problem_.rerun_time(writer, lean);
   clock_ += took;
   outcome_.sum.rebuild += took;
+  outcome_.sum.effort += problem_.costs().host_per_replay;
   if (lean) return;
   // What else the op makes comes home with it.
   for (const StoragePlace sibling : problem_.made(writer)) {
@@ -379,6 +383,7 @@ void Timeline::leave(GapPlace gap) {
   push_leaving(storage);
   ready_[storage] = out_free_;
   outcome_.sum.moved += size(storage);
+  outcome_.sum.effort += costs.host_per_copy;
   clock_ += Nanos{static_cast<std::int64_t>(static_cast<double>(size(storage).count) * costs.out_price)};
 }
 

@@ -233,7 +233,10 @@ TEST(SimulateRetiming, TimesThatWereMeasuredTooLongAreMeasuredAgainInAPlannedSte
   ASSERT_NE(first, result.steps.end());
   const auto plain = static_cast<double>(result.plain_time.count);
   EXPECT_GT(static_cast<double>(first->predicted.plain_time.count), plain * 1.07);
-  EXPECT_NEAR(static_cast<double>(result.steps.back().predicted.plain_time.count), plain, plain / 50);
+  // What the plan's copies are said to cost is taken off, and this clock never shows it.
+  const Costs costs = costs_of(quick_card());
+  const double copies = static_cast<double>(result.steps.back().predicted.moved.count) * (costs.out_price + costs.in_price);
+  EXPECT_NEAR(static_cast<double>(result.steps.back().predicted.plain_time.count), plain - copies, plain / 50);
 }
 
 // Aims: at most 1.3 times as long as the steady step, at most 1.5 times as many bytes. Its own copies out were waited for: VGG-16 took
