@@ -313,7 +313,7 @@ void Engine::settle_layout(bool followed, Lock& lock) {
     placed_steps_ = 0;
     move_house(lock);
   } else if (course_.surprises == 0) {
-    if (layout_.misses() == 0) plan_with_more_open();
+    plan_with_more_open();
   } else {
     plan_with_more_slack();
   }
