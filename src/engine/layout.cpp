@@ -8,16 +8,21 @@ namespace spillway {
 
 namespace {
 
-// Of the limit, for what is not placed, and the rest of its granules, of which there are some at any time.
-constexpr std::int64_t kMarginParts = 200, kMarginGranules = 2;
+// For what is not placed, and the rest of its granules, of which there are some at any time: a part of the limit, a larger one
+// where that is little.
+constexpr std::int64_t kMarginParts = 200, kLargerParts = 64, kMarginGranules = 2;
+constexpr Bytes kLittle = 32_MiB;
+
+Bytes margin_of(const Ground& ground) {
+  return std::max({ground.limit / kMarginParts, std::min(ground.limit / kLargerParts, kLittle), ground.granule * kMarginGranules});
+}
 
 }  // namespace
 
 Places find_places(const BlockList& list, std::uint32_t ops, const Ground& ground) {
   const std::span<const PlannedBlock> blocks = list.blocks;
   Places places;
-  const Bytes margin = std::max(ground.limit / kMarginParts, ground.granule * kMarginGranules);
-  places.room = ground.limit - std::max(list.elsewhere + list.small + margin, ground.open);
+  places.room = ground.limit - std::max(list.elsewhere + list.small + margin_of(ground), ground.open);
   Bytes lasting;
   for (const LastingBlock& block : list.lasting) {
     const Bytes size = round_up(block.size, ground.alignment);

@@ -290,13 +290,14 @@ void Engine::plan_with_more_slack() {
   start_planning(/*anew=*/false, /*outdated=*/false);
 }
 
-// Everybody got a place, and yet memory went to and fro between places and the rest: that takes more than was left to it, in
-// granules of which some are never full.
+// Memory went to and fro between places and the rest: that takes more than was left to it, in granules of which some are never
+// full.
 void Engine::plan_with_more_open() {
   const Bytes most = arena_.limit() / kMostOpenParts;
   if (open_need_ >= most || planner_.busy() || !recorded_) return;
   const Bytes step = round_up(arena_.limit() / kSlackParts, options_.granule);
-  open_need_ = std::min(std::max(open_need_, open_peak_ + open_peak_ / 4) + step, most);
+  const Bytes seen = layout_.misses() == 0 ? open_peak_ + open_peak_ / 4 : 0_B;  // otherwise some were there that have places
+  open_need_ = std::min(std::max(open_need_, seen) + step, most);
   start_planning(/*anew=*/false);
 }
 
