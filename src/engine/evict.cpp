@@ -158,6 +158,8 @@ Tick Engine::poison(const Record& record, std::span<const Tick> uses) {
 }
 
 bool Engine::let_go(Record& record, Leave leave, std::optional<std::uint32_t> gap) {
+  // A plan that drops it counts on its rebuild, not on the copy an earlier move has left below.
+  if (gap && leave == Leave::replay && record.copy && may_drop(record, /*planned=*/true)) forget_copy(record);
   const bool clean = record.copy.has_value();
   const bool droppable = leave != Leave::move && !record.copy && may_drop(record, gap.has_value());
   const double move = static_cast<double>(record.size.count) * options_.move_nanos_per_byte;

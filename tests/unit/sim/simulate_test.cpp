@@ -192,6 +192,19 @@ TEST(SimulatePlaces, NoMemoryIsPutTogetherOnceARunHasSettled) {
   }
 }
 
+// A storage that was moved in one gap and is dropped in the next has a copy below. Left to that copy it came back over the link,
+// unplanned, and what was to be rebuilt with it had no place.
+TEST(SimulatePlaces, WhatAPlanDropsIsRebuiltWhateverLiesBelow) {
+  const Trace trace = recorded("resnet50_b256");
+  const Bytes peak = live_curve(Liveness(trace, *find_steady_step(trace))).peak;
+  const SimResult result = simulate(trace, {.card = quick_card(), .budget = peak * 27 / 100, .policy = "hybrid", .steps = 8});
+  ASSERT_EQ(result.steps.size(), 8u);
+  const SimStep& last = result.steps.back();
+  EXPECT_TRUE(last.planned);
+  EXPECT_EQ(last.remaps, 0);
+  EXPECT_LE(last.time.count, last.predicted.time.count + last.predicted.time.count / 100);
+}
+
 // Whoever leaves by the plan is in the trace with what was decided for it and why.
 TEST(SimulateTrace, TellsWhatThePlanDecidedForEachStorageAndWhy) {
   const std::string path = ::testing::TempDir() + "decisions_" + std::to_string(::getpid()) + ".spt";
