@@ -158,10 +158,11 @@ def watched(bench: Bench, folder: Path) -> tuple[Measured, dict[str, Any]]:
 
 
 def engine(bench: Bench, policy: str, budget: int) -> tuple[Measured, dict[str, Any]]:
+    others = torch.cuda.memory_allocated() if bench.on_card else 0  # left by the runs before: torch counts it, no plan does
     with switched_on(bench, budget=budget, policy=policy, **bench.words()):
         measured = bench.train()
         stats = spillway.stats()
-    return measured, {"budget_bytes": budget, **engine_facts(stats, bench.warm + bench.timed)}
+    return measured, {"budget_bytes": budget, "others_bytes": others, **engine_facts(stats, bench.warm + bench.timed)}
 
 
 def engine_facts(stats: dict[str, Any], steps: int) -> dict[str, Any]:

@@ -89,7 +89,7 @@ def truth(folder: Path) -> tuple[str, bool]:
     planned = [cell for cell in read_all(folder) if cell.get("plan")]
     rows, good = [], True
     for cell in sorted(planned, key=lambda cell: (cell["row"], order(cell))):
-        plan, peak = cell["plan"], peak_of(cell)
+        plan, peak = cell["plan"], peak_of(cell) - cell.get("others_bytes", 0)
         peak_off, time_off = plan["peak_bytes"] / peak - 1, plan["step_seconds"] * 1e3 / cell["ms"] - 1
         fine = abs(peak_off) <= PEAK_WITHIN and abs(time_off) <= TIME_WITHIN
         good = good and fine
