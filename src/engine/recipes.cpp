@@ -230,14 +230,18 @@ void Engine::inherit_leaves(Record& dead) {
 }
 
 // Whether all that are to be rebuilt from it could as well be rebuilt from its own ingredients, it being a temporary then.
-// Otherwise a chain of storages that were dropped one by one and died one by one comes back as temporaries all at once.
+// Otherwise a chain of storages that were dropped one by one and died one by one comes back as temporaries all at once. Who is
+// being rebuilt from it right now cannot do without.
 bool Engine::heirs_do_without(Record& dead, bool planned) const {
   const Residence before = std::exchange(dead.residence, Residence::gone);
+  std::int64_t heirs = 0;
   const bool all = std::ranges::all_of(dropped_, [&](const Record* heir) {
-    return std::ranges::find(heir->leaves, &dead) == heir->leaves.end() || may_drop(*heir, planned);
+    const auto times = std::ranges::count(heir->leaves, &dead);
+    heirs += times;
+    return times == 0 || may_drop(*heir, planned);
   });
   dead.residence = before;
-  return all;
+  return all && heirs == dead.dependents;
 }
 
 // A plan counts on a dead storage's memory: those it was an ingredient of are rebuilt from its own, unless one cannot be.

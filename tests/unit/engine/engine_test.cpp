@@ -542,6 +542,22 @@ TEST_F(LeanTest, ABorrowedSideThatDiesKeepsItsBytesUntilItIsReturned) {
   EXPECT_EQ(engine.find(bytes), nullptr);
 }
 
+TEST_F(LeanTest, ABorrowedSideThatWasDroppedAndDiesIsKeptAsWell) {
+  auto lock = engine.lock();
+  const std::vector<Record*> sides = engine.borrow_sides(recipe, *made.record);
+  lock.unlock();
+  engine.evict_all(Leave::replay);
+  ASSERT_EQ(sides[0]->residence, Residence::dropped);
+  engine.died(sides[0]);
+  EXPECT_EQ(sides[0]->residence, Residence::dropped);
+  EXPECT_TRUE(sides[0]->orphan);
+  lock.lock();
+  engine.return_sides(sides);
+  EXPECT_EQ(recipe.outputs[1], nullptr);
+  lock.unlock();
+  engine.died(made.record);
+}
+
 // The same op: dear to run again, which side would need, and cheap for made.
 TEST_F(LeanTest, ItsPriceDecidesBetweenDropAndMove) {
   engine.evict_all(Leave::cheaper);
