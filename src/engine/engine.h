@@ -131,7 +131,7 @@ struct EngineStats {
   std::int64_t foreseen_steps = 0;
   std::int64_t reused_plans = 0;   // of those: by a plan for another size
   Nanos planning;                  // of the training thread, for finding and asking for plans and learning from steps
-  bool warm_start = false;         // a run before this one left steps to plan for
+  bool warm_start = false, seeks = false;  // a run before this one left steps to plan for; better plans are looked for now
   std::string store_problem;       // why they are not used, or none can be left: in words
   std::int64_t misplaced = 0;      // blocks in them that did not get one
   std::optional<Prediction> predicted;  // of the plan that is followed now

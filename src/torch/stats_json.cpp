@@ -54,6 +54,7 @@ std::string stats_json(Adapter& adapter) {
   json["violations"] = stats.violations;
   json["remaps"] = stats.remaps;
   json["planned_steps"] = stats.planned_steps;
+  json["seeks_plans"] = stats.seeks;
   json["plan_surprises"] = stats.surprises;
   json["varying_steps"] = stats.varying_steps;
   json["foreseen_steps"] = stats.foreseen_steps;

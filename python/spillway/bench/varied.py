@@ -29,6 +29,9 @@ class VariedBench(measure.Bench):
     steps = 0
     planning = 0.0  # seconds, of the first steps of the run at hand
 
+    def wait_for_plans(self) -> None:
+        """Of sizes that change there is always one to plan for."""
+
     def work(self) -> streams.Stream:
         stream = streams.STEPS[self.row](self.device, self.tiny)
         stream.largest_at = self.warm + self.timed // 2
