@@ -70,6 +70,7 @@ struct Course {
   std::vector<Gone> gone;                // by gap
   std::vector<bool> spared;              // by gap: it is not needed here; empty: all are
   std::vector<std::uint32_t> due;        // gaps whose way back waits for room
+  std::vector<std::pair<Record*, OpPlace>> outliving;  // kept beyond their death, through which op
   int steps = 0;                         // begun by this script
   int missed = 0;                        // steps in a row that went another way
   int surprises = 0;                     // in this step: room that had to be made though the plan had enough

@@ -223,7 +223,7 @@ bool Engine::free(void* data) {
   if (record == nullptr) return false;
   meter(-record->block.range.length());
   if (!record->hidden) recorder_.death(*record);
-  if (record->dependents > 0 && !(course_.on && try_spare(*record))) {
+  if (record->outlives || (record->dependents > 0 && !(course_.on && try_spare(*record)))) {
     recount(*record, [&] {
       if (record->owner != nullptr) owner_.disown(*record);
       record->orphan = true;
@@ -249,14 +249,15 @@ void Engine::died(Record* record) {
   meter(-round_up(record->size, options_.alignment));
   recorder_.death(*record);
   // As an orphan; a dropped one only where those that are made from it could not be rebuilt without its coming back.
-  const bool stays = record->dependents > 0 && (record->residence != Residence::dropped || !heirs_do_without(*record, course_.on));
+  const bool dropped = record->residence == Residence::dropped;
+  const bool stays = dropped ? record->dependents > 0 && !heirs_do_without(*record, course_.on) : record->dependents > 0 || record->outlives;
   if (tape_.on() && !stays) tape_.death(*record);
   owner_.disown(*record);
   if (stays) {
     record->orphan = true;
     return;
   }
-  if (record->residence == Residence::dropped) {
+  if (dropped) {
     if (record->dependents > 0) inherit_leaves(*record);
     undrop(*record);
   } else {
@@ -444,9 +445,13 @@ void Engine::dispose(Record* orphan) {
   bury(orphan);
 }
 
+void Engine::dispose_if_unneeded(Record* record) {
+  if (record->orphan && record->dependents == 0 && record->pins == 0 && !record->outlives) dispose(record);
+}
+
 void Engine::unpin(Record* record) {
   if (--record->pins > 0) return;
-  if (record->orphan && record->dependents == 0) dispose(record);
+  if (record->orphan) dispose_if_unneeded(record);
   else if (record->residence == Residence::gone) bury(record);
 }
 

@@ -275,13 +275,9 @@ class Engine {
   // It has run, and its pins are dropped.
   void steer_after(std::span<const Use> uses, std::span<Record* const> outputs, Lock& lock);
   // Whether steer_after would do anything for the op that steer_before was told of.
-  [[nodiscard]] bool wants_after() const {
-    return watches_all() || (course_.on && course_.next > 0 && !course_.script->leavings(course_.next - 1).empty());
-  }
+  [[nodiscard]] bool wants_after() const { return watches_all() || (course_.on && course_.script->acts_after(course_.next - 1)); }
   // The same, of the op that it will be told of next.
-  [[nodiscard]] bool next_wants_after() const {
-    return watches_all() || (course_.on && course_.next < course_.script->op_count() && !course_.script->leavings(course_.next).empty());
-  }
+  [[nodiscard]] bool next_wants_after() const { return watches_all() || (course_.on && course_.script->acts_after(course_.next)); }
   [[nodiscard]] bool steers() const { return course_.on || opening_.on || watches_all(); }
   // This step has gone by a plan so far.
   [[nodiscard]] bool is_on_course() const { return course_.on; }
@@ -432,6 +428,8 @@ class Engine {
   void begin_early_step();
   [[nodiscard]] bool try_prefetch(Record* record, Lock& lock);
   [[nodiscard]] static Record* find_part(const Leaving& leaving, std::span<const Use> uses, std::span<Record* const> outputs);
+  void hold_beyond_death(std::span<const Use> uses, std::span<Record* const> outputs);
+  void let_outliving_go(std::size_t before);
   void become_child();
   void steer_end_step(const std::vector<Nanos>& durations, Lock& lock);
   void begin_recording(bool sample = false);
@@ -480,6 +478,7 @@ class Engine {
   void collect_needed(const Record& record, std::unordered_set<const Record*>& needed) const;
   void forget_old_recipes();
   void dispose(Record* orphan);
+  void dispose_if_unneeded(Record* record);
   void bury(Record* record);
   void unref(Record* record);
   void release_recipes(Record& record);

@@ -168,7 +168,8 @@ void Engine::keep_temporary(Record* temporary) {
 
 void Engine::return_sides(std::span<Record* const> sides) {
   for (Record* side : sides) {
-    if (--side->dependents == 0 && side->orphan && side->pins == 0) dispose(side);
+    --side->dependents;
+    dispose_if_unneeded(side);
   }
   changed_.tell();
 }
@@ -257,7 +258,8 @@ bool Engine::try_spare(Record& dead) {
 void Engine::undrop(Record& record) {
   dropped_.erase(&record);
   for (Record* leaf : std::exchange(record.leaves, {})) {
-    if (--leaf->dependents == 0 && leaf->orphan && leaf->pins == 0) dispose(leaf);
+    --leaf->dependents;
+    dispose_if_unneeded(leaf);
   }
 }
 

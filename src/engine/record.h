@@ -47,6 +47,7 @@ struct Record {
   bool homeless = false;  // it was to leave, and there was no room for it below
   bool loose = false;     // may leave although its storage is referred to by name
   bool again = false;     // dropped: rebuilt for another's rebuild, it leaves again after that
+  bool outlives = false;  // a plan keeps its bytes beyond its storage's death
   bool hidden = false;    // made by a rebuild: the run without us would not have it
   std::uint32_t pins = 0;
   std::uint32_t kept = 0;        // of these: by regions

@@ -44,6 +44,8 @@ Script::Script(const RecordedSteps& steps, const Liveness& step, const Plan& pla
       plan_(plan) {
   const std::vector<const Op*> ops = ops_of(steps.trace, StepRecorder::kStep);
   leavings_.resize(ops.size());
+  holdings_.resize(ops.size());
+  acts_after_.resize(ops.size());
   fetches_.resize(ops.size());
   for (const LiveOp& op : step.ops()) needs_.push_back(op.transient);
   if (std::ranges::count(steps.timed, true) > 0) {
@@ -64,6 +66,7 @@ Script::Script(const RecordedSteps& steps, const Liveness& step, const Plan& pla
     leaving->remedy = planned.remedy;
     leaving->again = planned.again;
     leavings_[op].push_back(*leaving);
+    acts_after_[op] = true;
     const LiveStorage& storage = step.storages()[planned.gap.storage];
     if (planned.gap.end > ops.size() && storage.wraps()) staying_away_.emplace_back(gap, storage.id);
     if (planned.remedy != Remedy::move) continue;
@@ -72,6 +75,18 @@ Script::Script(const RecordedSteps& steps, const Liveness& step, const Plan& pla
   }
   const auto order = [&](std::uint32_t gap) { return order_of_return(plan.gaps[gap].gap, plan.gaps[gap].fetch_at, step.op_count()); };
   for (auto& due : fetches_) std::ranges::sort(due, {}, order);
+  add_holds(ops, step);
+}
+
+// From the last op that sees them.
+void Script::add_holds(const std::vector<const Op*>& ops, const Liveness& step) {
+  for (const Hold& hold : plan_.holds) {
+    const OpPlace last = step.accesses_of(hold.storage).back().op;
+    const auto who = find_part(*ops[last], step.storages()[hold.storage].id);
+    if (!who) continue;
+    holdings_[last].push_back({*who, hold.until - 1});
+    acts_after_[last] = acts_after_[hold.until - 1] = true;
+  }
 }
 
 }  // namespace spillway

@@ -29,6 +29,12 @@ struct Leaving {
   bool again = false;  // as in PlannedGap
 };
 
+// A storage that plays this part stays beyond its death, until this op has run.
+struct Holding {
+  Leaving who;
+  OpPlace through = 0;
+};
+
 // The part a storage plays in an op, if any.
 [[nodiscard]] std::optional<Leaving> find_part(const Op& op, StorageId id);
 [[nodiscard]] std::vector<const Op*> ops_of(const Trace& trace, StepIndex step);
@@ -54,6 +60,9 @@ class Script {
   // Where the device measured it.
   [[nodiscard]] std::optional<Nanos> device_time(std::size_t op) const { return times_.empty() ? std::nullopt : std::optional(times_[op]); }
   [[nodiscard]] std::span<const Leaving> leavings(std::size_t op) const { return leavings_[op]; }
+  [[nodiscard]] std::span<const Holding> holdings(std::size_t op) const { return holdings_[op]; }
+  // Whether something is to be done after the op, if it is one: who leaves, who is held, who no longer is.
+  [[nodiscard]] bool acts_after(std::size_t op) const { return op < acts_after_.size() && acts_after_[op]; }
   [[nodiscard]] std::span<const std::uint32_t> fetches(std::size_t op) const { return fetches_[op]; }
   // What was planned for.
   [[nodiscard]] Bytes budget() const { return budget_; }
@@ -69,12 +78,16 @@ class Script {
   [[nodiscard]] std::string_view reason(std::uint32_t gap) const { return gap < reasons_.size() ? std::string_view(reasons_[gap]) : ""; }
 
  private:
+  void add_holds(const std::vector<const Op*>& ops, const Liveness& step);
+
   std::vector<std::uint64_t> keys_;
   bool any_size_ = false;
   std::vector<std::pair<std::uint32_t, StorageId>> staying_away_;
   std::vector<Bytes> needs_;
   std::vector<Nanos> times_;
   std::vector<std::vector<Leaving>> leavings_;
+  std::vector<std::vector<Holding>> holdings_;
+  std::vector<bool> acts_after_;
   std::vector<std::vector<std::uint32_t>> fetches_;
   Bytes budget_;
   std::shared_ptr<const Places> places_;

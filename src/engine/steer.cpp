@@ -4,6 +4,7 @@
 // short in spite of the plan.
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <utility>
 
 #include "base/error.h"
@@ -37,7 +38,7 @@ void Engine::steer_before(OpKey key, Phase phase, Lock& lock) {
   if (!script.is_next(course_.next, key)) {
     course_.on = false;
     layout_.leave_course();
-    return;
+    return let_outliving_go(script.op_count());
   }
   const std::size_t op = course_.next++;
   layout_.begin_op(static_cast<std::uint32_t>(op));
@@ -91,11 +92,10 @@ bool Engine::try_prefetch(Record* record, Lock& lock) {
 void Engine::steer_after(std::span<const Use> uses, std::span<Record* const> outputs, Lock& lock) {
   if (!course_.on) note_time(outputs, lock);
   if (repertoire_.watches()) return watch_op(uses, outputs, lock);
-  if (!course_.on || course_.next == 0) return;
-  const auto leavings = course_.script->leavings(course_.next - 1);
-  if (leavings.empty()) return;
+  if (!course_.on || !course_.script->acts_after(course_.next - 1)) return;
+  hold_beyond_death(uses, outputs);
   std::vector<std::pair<Record*, const Leaving*>> found;
-  for (const Leaving& leaving : leavings) {
+  for (const Leaving& leaving : course_.script->leavings(course_.next - 1)) {
     Record* record = course_.is_spared(leaving.gap) ? nullptr : find_part(leaving, uses, outputs);
     if (record == nullptr) continue;
     if (!may_leave(*record)) continue;
@@ -113,6 +113,29 @@ void Engine::steer_after(std::span<const Use> uses, std::span<Record* const> out
     }
     unref(record);
   }
+  let_outliving_go(course_.next);
+}
+
+// Whoever is rebuilt from them may be dropped only after their death.
+void Engine::hold_beyond_death(std::span<const Use> uses, std::span<Record* const> outputs) {
+  for (const Holding& holding : course_.script->holdings(course_.next - 1)) {
+    Record* record = find_part(holding.who, uses, outputs);
+    if (record == nullptr || std::exchange(record->outlives, true)) continue;
+    ++record->refs;
+    course_.outliving.emplace_back(record, holding.through);
+  }
+}
+
+// Those that were kept through an op before this one.
+void Engine::let_outliving_go(std::size_t before) {
+  std::erase_if(course_.outliving, [&](const auto& outliving) {
+    const auto [record, through] = outliving;
+    if (through >= before) return false;
+    record->outlives = false;
+    dispose_if_unneeded(record);
+    unref(record);
+    return true;
+  });
 }
 
 Record* Engine::find_part(const Leaving& leaving, std::span<const Use> uses, std::span<Record* const> outputs) {
@@ -135,6 +158,7 @@ void Engine::note_step_op(const OpNote& note, OpKey key) {
 
 void Engine::steer_end_step(const std::vector<Nanos>& durations, Lock& lock) {
   const bool measured = std::exchange(retimes_, false);
+  let_outliving_go(std::numeric_limits<std::size_t>::max());
   if (!plans()) return;
   if (opening_.on && recall()) {
     slack_ = kFirstSlack;
@@ -353,6 +377,7 @@ void Engine::move_house(Lock& lock) {
 
 // What was planned holds no longer.
 void Engine::forget_plans() {
+  let_outliving_go(std::numeric_limits<std::size_t>::max());
   planner_.cancel();
   recorder_.abandon();
   repertoire_.forget_scripts();

@@ -130,7 +130,7 @@ class Search {
   }
 
   [[nodiscard]] Plan plan() const {
-    Plan plan{.gaps = {}, .predicted = now_.sum};
+    Plan plan{.gaps = {}, .holds = holds_of(problem_, choices_), .predicted = now_.sum};
     for (GapPlace gap = 0; gap < problem_.gap_count(); ++gap) {
       if (choices_[gap].remedy == Remedy::keep) continue;
       plan.gaps.push_back({problem_.gaps()[gap], choices_[gap].remedy, choices_[gap].fetch_at, choices_[gap].again});

@@ -36,6 +36,14 @@ struct PlannedGap {
   friend bool operator==(const PlannedGap&, const PlannedGap&) = default;
 };
 
+// A storage whose bytes stay beyond its death until before an op, because somebody is rebuilt from them.
+struct Hold {
+  StoragePlace storage = 0;
+  OpPlace until = 0;
+
+  friend bool operator==(const Hold&, const Hold&) = default;
+};
+
 // The order of ways back that wait for room at the same op: who was enqueued first, then whose storage is the older one.
 [[nodiscard]] inline std::tuple<OpPlace, StoragePlace, OpPlace> order_of_return(const Gap& gap, OpPlace fetch_at, OpPlace ops) {
   return {fetch_at % ops, gap.storage, gap.begin};
@@ -52,6 +60,7 @@ struct Prediction {
 
 struct Plan {
   std::vector<PlannedGap> gaps;  // those that are not kept, by begin
+  std::vector<Hold> holds;       // that follow from them, by end
   Prediction predicted;
 };
 

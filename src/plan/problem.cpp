@@ -10,6 +10,7 @@ namespace {
 // the dead ones it holds that part.
 constexpr std::size_t kMostAncestors = 24;
 constexpr std::int64_t kRebuildPart = 4, kDeadPart = 16;
+constexpr std::int64_t kHeldPart = 16;  // of what is rebuilt: an ingredient below this is kept beyond its death
 
 // Who does not come back to an access, or whose end nobody saw, leaves nothing to plan.
 std::vector<Gap> worth_deciding(const Liveness& step, Bytes smallest) {
@@ -120,13 +121,13 @@ Problem::Chain Problem::find_chain(const Gap& gap) const {
   // Around the step's end the recipes are those of another batch.
   if (gap.end >= step_.op_count() || step_.storages()[gap.storage].before) return chain;
   std::vector<StoragePlace> seen{gap.storage};
-  if (!add_writers(gap.storage, gap.version, gap.end, seen, chain)) return chain;
+  if (!add_writers(gap.storage, gap.version, gap.end, step_.storages()[gap.storage].size / kHeldPart, seen, chain)) return chain;
   const Bytes whole = step_.storages()[gap.storage].size + chain.dead;
   chain.legal = whole <= budget_ / kRebuildPart || chain.dead <= budget_ / kDeadPart;
   return chain;
 }
 
-bool Problem::add_writers(StoragePlace storage, std::uint32_t version, OpPlace op, std::vector<StoragePlace>& seen, Chain& chain) const {
+bool Problem::add_writers(StoragePlace storage, std::uint32_t version, OpPlace op, Bytes small, std::vector<StoragePlace>& seen, Chain& chain) const {
   const auto writers = step_.writers_of(storage);
   if (version == 0 || version > writers.size()) return false;
   for (const OpPlace writer : writers.first(version)) {
@@ -141,10 +142,16 @@ bool Problem::add_writers(StoragePlace storage, std::uint32_t version, OpPlace o
       if (version_at(access.storage, op) != access.version) return false;
       const bool dead = is_dead(access.storage, op);
       if (!dead || std::ranges::find(seen, access.storage) != seen.end()) continue;
-      if (step_.storages()[access.storage].before || seen.size() == kMostAncestors) return false;
+      const LiveStorage& ingredient = step_.storages()[access.storage];
+      if (seen.size() == kMostAncestors) return false;
       seen.push_back(access.storage);
-      chain.dead += step_.storages()[access.storage].size;
-      if (!add_writers(access.storage, access.version, op, seen, chain)) return false;
+      if (ingredient.size <= small && ingredient.birth < ingredient.death) {
+        chain.held.push_back(access.storage);
+        continue;
+      }
+      if (ingredient.before) return false;
+      chain.dead += ingredient.size;
+      if (!add_writers(access.storage, access.version, op, small, seen, chain)) return false;
     }
   }
   return true;

@@ -56,6 +56,8 @@ class Problem {
   [[nodiscard]] bool may_drop(GapPlace gap) const { return chains_[gap].legal; }
   // Reruns of ops that a rebuild at the gap's end takes when everything alive is there.
   [[nodiscard]] Nanos rebuild_time(GapPlace gap) const { return chains_[gap].time; }
+  // Ingredients of that rebuild that are dead by then, and so small beside it that their bytes are kept until its end.
+  [[nodiscard]] std::span<const StoragePlace> held_for(GapPlace gap) const { return chains_[gap].held; }
   // Whether `wanted` is made again from the other results of its maker when `op` is about to run, as far as lives tell.
   [[nodiscard]] std::span<const StoragePlace> sides(OpPlace maker) const { return made(maker).subspan(made(maker).empty() ? 0 : 1); }
   // An op in place that is run again in one pass with the op that made what it changes.
@@ -72,12 +74,13 @@ class Problem {
     bool legal = false;
     Nanos time;
     Bytes dead;  // its dead ancestors, all of them at once on the device
+    std::vector<StoragePlace> held;
   };
   void index_lives();
   void judge(GapPlace gap);
   [[nodiscard]] Chain find_chain(const Gap& gap) const;
   // Adds the ops that made `storage` at `version`; false when they cannot be run again at `op`.
-  bool add_writers(StoragePlace storage, std::uint32_t version, OpPlace op, std::vector<StoragePlace>& seen, Chain& chain) const;
+  bool add_writers(StoragePlace storage, std::uint32_t version, OpPlace op, Bytes small, std::vector<StoragePlace>& seen, Chain& chain) const;
 
   const Liveness& step_;
   Costs costs_;

@@ -11,6 +11,7 @@ Timeline::Timeline(const Problem& problem) : problem_(problem), step_(problem.st
   copied_.resize(step_.storage_count());
   gap_of_.resize(step_.storage_count());
   fetches_.resize(step_.op_count());
+  held_until_.resize(step_.storage_count());
 }
 
 std::vector<Choice> choices_of(const Problem& problem, const Plan& plan) {
@@ -19,6 +20,19 @@ std::vector<Choice> choices_of(const Problem& problem, const Plan& plan) {
     if (const GapPlace gap = problem.find(planned.gap); gap != kNoPlace) choices[gap] = {planned.remedy, planned.fetch_at, planned.again};
   }
   return choices;
+}
+
+std::vector<Hold> holds_of(const Problem& problem, std::span<const Choice> choices) {
+  std::vector<Hold> holds;
+  for (GapPlace gap = 0; gap < problem.gap_count(); ++gap) {
+    if (choices[gap].remedy != Remedy::drop) continue;
+    for (const StoragePlace storage : problem.held_for(gap)) holds.push_back({storage, problem.gaps()[gap].end + 1});
+  }
+  std::ranges::sort(holds, [](const Hold& one, const Hold& other) { return std::pair(one.storage, other.until) < std::pair(other.storage, one.until); });
+  const auto same = std::ranges::unique(holds, {}, &Hold::storage);  // the longest of each is the first
+  holds.erase(same.begin(), same.end());
+  std::ranges::stable_sort(holds, {}, &Hold::until);
+  return holds;
 }
 
 Prediction predict(const PlanRequest& request, const Plan& plan) {
@@ -30,7 +44,7 @@ Outcome& Timeline::run(std::span<const Choice> choices, BlockLog* log) {
   log_ = log;
   begin(choices);
   for (at_ = 0; at_ < step_.op_count(); ++at_) run_op(at_);
-  for (const StoragePlace storage : problem_.deaths(step_.op_count())) vanish(storage);
+  end_lives(step_.op_count());
   outcome_.starts[step_.op_count()] = clock_;
   outcome_.sum.time = clock_;
   outcome_.sum.plain_time = step_.starts()[step_.op_count()];
@@ -47,6 +61,7 @@ Outcome& Timeline::run(std::span<const Choice> choices, BlockLog* log) {
 // little before: mostly these left at the optimizer's last op.)
 void Timeline::begin(std::span<const Choice> choices) {
   choices_ = choices;
+  begin_holds();
   outcome_.sum = {};
   outcome_.during.assign(step_.op_count(), 0_B);
   outcome_.starts.assign(step_.op_count() + 1, 0_ns);
@@ -84,6 +99,21 @@ void Timeline::begin(std::span<const Choice> choices) {
     copied_[storage] = 0;
     gap_of_[storage] = gap;
   }
+}
+
+void Timeline::begin_holds() {
+  for (const Hold& hold : holds_) held_until_[hold.storage] = 0;
+  holds_ = holds_of(problem_, choices_);
+  for (const Hold& hold : holds_) held_until_[hold.storage] = hold.until;
+  next_hold_ = 0;
+}
+
+// Of those whom nobody sees from this op on.
+void Timeline::end_lives(OpPlace op) {
+  for (const StoragePlace storage : problem_.deaths(op)) {
+    if (held_until_[storage] <= op) vanish(storage);
+  }
+  for (; next_hold_ < holds_.size() && holds_[next_hold_].until <= op; ++next_hold_) vanish(holds_[next_hold_].storage);
 }
 
 void Timeline::appear(StoragePlace storage, std::uint32_t during, bool first) {
@@ -144,7 +174,7 @@ void Timeline::wait_until(Nanos time) {
 
 void Timeline::run_op(OpPlace op) {
   outcome_.starts[op] = clock_;
-  for (const StoragePlace storage : problem_.deaths(op)) vanish(storage);
+  end_lives(op);
   for (const StoragePlace storage : problem_.births(op)) appear(storage, op);
   for (const GapPlace gap : fetches_[op]) waiting_.push_back(gap);
   start_fetches();
@@ -266,7 +296,7 @@ void Timeline::rebuild_in_full(StoragePlace storage) {
 }
 
 void Timeline::rebuild(StoragePlace storage, std::vector<StoragePlace>& temporaries) {
-  const bool dead = problem_.is_dead(storage, at_);
+  const bool dead = is_gone(storage);
   const std::uint32_t version = problem_.version_at(storage, at_);
   if (!dead) state_[storage] = State::here;  // from here on nobody rebuilds it again
   const auto writers = step_.writers_of(storage).first(version);
@@ -292,7 +322,7 @@ bool Timeline::rebuild_straight(OpPlace writer, StoragePlace storage, std::vecto
   const OpPlace maker = problem_.straight_from(writer, at_);
   if (maker == kNoPlace) return false;
   const StoragePlace source = problem_.made(maker).front();
-  if (std::ranges::find(temporaries, source) != temporaries.end()) return false;  // made again already, for another
+  if (!is_gone(source) || std::ranges::find(temporaries, source) != temporaries.end()) return false;  // there, or made again for another
   return run_in_one_pass({&maker, 1}, source, {&writer, 1}, storage, temporaries);
 }
 
@@ -316,14 +346,14 @@ bool Timeline::run_in_one_pass(std::span<const OpPlace> readers, StoragePlace fi
 // As the engine does: the dead first, then those that can come home.
 void Timeline::rebuild_dead(OpPlace writer, StoragePlace wanted, std::vector<StoragePlace>& temporaries) {
   for (const Access& access : step_.accesses_at(writer)) {
-    if (!is_ingredient(access, wanted) || !problem_.is_dead(access.storage, at_)) continue;
+    if (!is_ingredient(access, wanted) || !is_gone(access.storage)) continue;
     if (std::ranges::find(temporaries, access.storage) == temporaries.end()) rebuild(access.storage, temporaries);
   }
 }
 
 void Timeline::need_living(OpPlace writer, StoragePlace wanted) {
   for (const Access& access : step_.accesses_at(writer)) {
-    if (is_ingredient(access, wanted) && !problem_.is_dead(access.storage, at_)) need(access.storage);
+    if (is_ingredient(access, wanted) && !is_gone(access.storage)) need(access.storage);
   }
 }
 

@@ -20,6 +20,9 @@ struct Choice {
   bool again = false;
 };
 
+// Those of all that are dropped, by `until`.
+[[nodiscard]] std::vector<Hold> holds_of(const Problem& problem, std::span<const Choice> choices);
+
 // A plan's choices by gap of the problem.
 [[nodiscard]] std::vector<Choice> choices_of(const Problem& problem, const Plan& plan);
 
@@ -47,6 +50,8 @@ class Timeline {
   };
 
   void begin(std::span<const Choice> choices);
+  void begin_holds();
+  void end_lives(OpPlace op);
   void run_op(OpPlace op);
   void start_fetches();
   [[nodiscard]] Nanos take_over(Bytes bytes);
@@ -55,6 +60,8 @@ class Timeline {
   void need(StoragePlace storage);
   void rebuild_in_full(StoragePlace storage);
   [[nodiscard]] bool is_guest(StoragePlace storage) const;
+  // Dead, and not kept for another's rebuild.
+  [[nodiscard]] bool is_gone(StoragePlace storage) const { return problem_.is_dead(storage, at_) && held_until_[storage] <= at_; }
   void see_off_guests();
   void drop(StoragePlace storage);
   void rebuild(StoragePlace storage, std::vector<StoragePlace>& temporaries);
@@ -100,6 +107,9 @@ class Timeline {
   OpPlace at_ = 0;
   int rebuilding_ = 0;                  // rebuilds inside each other
   std::vector<StoragePlace> guests_;    // home for as long as the outermost takes
+  std::vector<OpPlace> held_until_;     // by storage: kept beyond its death, for a rebuild, until before this op
+  std::vector<Hold> holds_;
+  std::size_t next_hold_ = 0;           // to end
   BlockLog* log_ = nullptr;
   Outcome outcome_;
 };

@@ -33,6 +33,14 @@ def attention():
     return nn.TransformerEncoder(layer, 3, enable_nested_tensor=False), torch.randn(16, 32, 32), torch.optim.AdamW
 
 
+def wide():
+    """Gradients are large beside what they are made of."""
+    layers = []
+    for _ in range(5):
+        layers += [nn.Linear(1024, 1024), nn.ReLU()]
+    return nn.Sequential(*layers), torch.randn(4, 1024), torch.optim.Adam
+
+
 def digest(tensors) -> str:
     state = hashlib.sha256()
     for tensor in tensors:
@@ -69,7 +77,7 @@ def begin() -> tuple[str, int]:
 
 def main() -> None:
     name, steps = begin()
-    model, batch, make_optimizer = {"mlp": mlp, "convolutions": convolutions, "attention": attention}[name]()
+    model, batch, make_optimizer = {"mlp": mlp, "convolutions": convolutions, "attention": attention, "wide": wide}[name]()
     optimizer = make_optimizer(model.parameters(), lr=1e-3)
     train_and_tell(model, optimizer, lambda: model(batch).square().mean(), steps)
 

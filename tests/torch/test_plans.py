@@ -18,7 +18,7 @@ def train(*words) -> dict:
 
 
 @pytest.mark.parametrize("share", [70, 50])
-@pytest.mark.parametrize("model", ["mlp", "convolutions", "attention"])
+@pytest.mark.parametrize("model", ["mlp", "convolutions", "attention", "wide"])
 def test_planned_steps_keep_the_budget_and_every_bit(model, share):
     plain = train(model, STEPS)
     peak = train(model, 3, "watch", "dtr")["stats"]["peak_live_bytes"]

@@ -10,6 +10,7 @@
 #include "plan/link.h"
 #include "plan/timeline.h"
 #include "support/chain_step.h"
+#include "support/gradient_step.h"
 #include "support/step_maker.h"
 #include "trace/recorded_step.h"
 
@@ -206,7 +207,7 @@ Prediction with_h_dropped(const Trace& trace) {
   const PlanRequest request{.step = step, .costs = kCard, .budget = 90_MiB, .lean = lean};
   const Problem problem(request);
   for (GapPlace gap = 0; gap < problem.gap_count(); ++gap) {
-    if (problem.size(gap) == 16_MiB && problem.may_drop(gap)) return predict(request, {.gaps = {{problem.gaps()[gap], Remedy::drop, problem.gaps()[gap].end}}, .predicted = {}});
+    if (problem.size(gap) == 16_MiB && problem.may_drop(gap)) return predict(request, {.gaps = {{problem.gaps()[gap], Remedy::drop, problem.gaps()[gap].end}}, .holds = {}, .predicted = {}});
   }
   return {};
 }
@@ -255,6 +256,16 @@ TEST(Hybrid, WhoIsRebuiltForAnotherLeavesAgainWhereItWouldBeInTheWay) {
   EXPECT_EQ(plan.predicted.over, 0_B);
   EXPECT_EQ(plan.predicted.moved, 0_B);
   EXPECT_EQ(std::ranges::count(plan.gaps, true, &PlannedGap::again), 1);
+}
+
+TEST(Hybrid, SmallStoragesAreKeptBeyondTheirDeathWhereALargeOneIsMadeOfThem) {
+  const Plan plan = plan_for(testing::gradient_step(), 88_MiB);
+  EXPECT_EQ(plan.predicted.over, 0_B);
+  EXPECT_EQ(plan.predicted.moved, 0_B);
+  EXPECT_EQ(plan.predicted.rebuilt, 68_MiB);  // g and, on the way, h
+  EXPECT_EQ(plan.predicted.peak, 83_MiB);     // input, x, d and c
+  ASSERT_EQ(plan.holds.size(), 2u);
+  for (const Hold& hold : plan.holds) EXPECT_EQ(hold.until, 6u);  // the op after the one that wants g
 }
 
 TEST(Link, TakesWhatFitsIntoEveryWindow) {

@@ -12,6 +12,7 @@
 #include "liveness/floor.h"
 #include "sim/card_times.h"
 #include "support/chain_step.h"
+#include "support/gradient_step.h"
 #include "support/step_maker.h"
 #include "trace/check.h"
 #include "trace/reader.h"
@@ -152,6 +153,16 @@ TEST(SimulateByHand, WhoIsRebuiltForAnotherLeavesAgain) {
   EXPECT_EQ(last.surprises, 0);
   EXPECT_EQ(last.peak_live, last.predicted.peak_home);
   EXPECT_EQ(last.rebuilt, 96_MiB);
+  EXPECT_EQ(last.moved_out, 0_B);
+}
+
+TEST(SimulateByHand, WhatALargeOneIsMadeOfStaysBeyondItsDeath) {
+  const SimResult result = simulate(testing::gradient_step(), {.card = quick_card(), .budget = 88_MiB, .policy = "hybrid", .steps = 8, .places = false});
+  const SimStep& last = result.steps.back();
+  EXPECT_TRUE(last.planned);
+  EXPECT_EQ(last.surprises, 0);
+  EXPECT_EQ(last.peak_live, last.predicted.peak_home);
+  EXPECT_EQ(last.rebuilt, last.predicted.rebuilt);
   EXPECT_EQ(last.moved_out, 0_B);
 }
 
