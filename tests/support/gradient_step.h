@@ -16,7 +16,7 @@ inline Trace gradient_step() {
       maker.birth(small, 1_MiB);
       maker.op("small", {.in = {"input"}, .out = {small}, .takes = 5_us, .replayable = false});
     }
-    maker.birth("h", 4_MiB);
+    maker.birth("h", 5_MiB);
     maker.op("product", {.in = {"x", "d"}, .out = {"h"}, .takes = 5_us});
     maker.death("x");
     maker.death("d");

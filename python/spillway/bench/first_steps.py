@@ -37,6 +37,8 @@ SMALL = {
 class FirstBench(measure.Bench):
     """Keeps the time of every step, and what Spillway had done after the first and before the timed ones."""
 
+    beside = None
+
     def __init__(self, task: dict[str, Any]) -> None:
         super().__init__(task)
         self.times: list[float] = []

@@ -26,6 +26,7 @@ LEARNT = 10  # steps, after which planning must cost next to nothing
 
 class VariedBench(measure.Bench):
     average = staticmethod(statistics.fmean)
+    beside = None
     steps = 0
     planning = 0.0  # seconds, of the first steps of the run at hand
 
