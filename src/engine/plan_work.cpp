@@ -11,11 +11,11 @@ namespace spillway {
 namespace {
 
 constexpr int kTriesARound = 2000;
-constexpr int kAWay = 6;       // of all rounds' tries, a part for each of the other ways
-constexpr int kLook = 20;      // of a way's tries, a part to see which are the best
-constexpr std::size_t kBestWays = 3;
-constexpr std::int64_t kDear = 5;  // a part of a step's time: a plan that costs more is worth going every way to its end
-constexpr int kFruitless = 3;  // rounds in a row
+constexpr int kLook = 40;          // of all rounds' tries, a part for each beginning
+constexpr int kBeginnings = 3;     // from the same plan, where plans are dear
+constexpr std::int64_t kDear = 5;  // a part of a step's time
+constexpr OpPlace kManyOps = 1500; // steps with more get fewer tries, each of which takes longer
+constexpr int kFruitless = 2;      // rounds in a row
 constexpr int kPlacingRounds = 6;
 constexpr std::int64_t kBudgetParts = 200;  // of the budget, less in every round
 constexpr std::int64_t kSmallestParts = 16384;  // of the budget
@@ -101,21 +101,46 @@ std::shared_ptr<const Script> PlanWork::plan_and_place() {
   return script;
 }
 
+// Changes that are tried one by one end where none of them helps any more, and where that is depends on where they began: so
+// they begin from many plans, and the better third goes on for longer, then the best few.
 void PlanWork::search() {
-  const int tries = task_.rounds * kTriesARound / kAWay;
-  std::vector<Plan> ways;
-  for (int way = 0; way < (plan_.predicted.over > 0_B ? kOtherWays : kPatientWay) && !desk_.is_stale(); ++way) {
-    ways.push_back(plan_another_way(request_, way, tries / kLook));
-  }
-  std::ranges::stable_sort(ways, is_better, &Plan::predicted);
-  for (std::size_t way = 0; way < ways.size() && (way < kBestWays || is_dear(plan_.predicted)) && !desk_.is_stale(); ++way) {
-    consider(improve(request_, ways[way], way < kBestWays ? tries / 2 : tries, static_cast<std::uint32_t>(way)));
-  }
+  const int ops = static_cast<int>(std::max(step_.op_count(), kManyOps));
+  const int round_tries = kTriesARound * static_cast<int>(kManyOps) / ops;
+  const int look = task_.rounds * round_tries / kLook;
+  std::uint32_t seed = 0;
+  std::vector<Plan> plans = begin_everywhere(look, seed);
+  if (plans.empty()) return;  // stale
+  const auto go_on = [&](std::size_t best, int tries) {
+    std::ranges::stable_sort(plans, is_better, &Plan::predicted);
+    plans.erase(plans.begin() + static_cast<std::ptrdiff_t>(std::min(plans.size(), best)), plans.end());
+    consider(plans.front());
+    for (Plan& plan : plans) {
+      if (!desk_.is_stale()) plan = improve(request_, plan, tries, ++seed);
+    }
+  };
+  go_on(std::max<std::size_t>(plans.size() / 3, 3), 2 * look);
+  go_on(3, 6 * look);
+  std::ranges::stable_sort(plans, is_better, &Plan::predicted);
+  consider(plans.front());
+  best_ = plans;
   for (int round = 0, fruitless = 0; round < task_.rounds && fruitless < kFruitless && !desk_.is_stale(); ++round) {
-    Plan found = improve(request_, plan_, kTriesARound, static_cast<std::uint32_t>(round));
+    Plan found = improve(request_, plan_, round_tries, ++seed);
     fruitless = is_better(found.predicted, plan_.predicted) ? 0 : fruitless + 1;
     consider(std::move(found));
   }
+}
+
+// From what there is, and from the best of the search before or, at first, every other way; several times where that is worth it.
+std::vector<Plan> PlanWork::begin_everywhere(int tries, std::uint32_t& seed) {
+  std::vector<Plan> begun = std::exchange(best_, {});
+  begun.push_back(plan_);
+  const int ways = begun.size() > 1 ? 0 : plan_.predicted.over > 0_B ? kOtherWays : kPatientWay;
+  for (int way = 0; way < ways && !desk_.is_stale(); ++way) begun.push_back(plan_another_way(request_, way));
+  std::vector<Plan> plans;
+  for (const Plan& plan : begun) {
+    for (int i = 0; i < (is_dear(plan_.predicted) ? kBeginnings : 1) && !desk_.is_stale(); ++i) plans.push_back(improve(request_, plan, tries, ++seed));
+  }
+  return plans;
 }
 
 void PlanWork::consider(Plan found) {

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "engine/planner.h"
 
@@ -33,6 +34,7 @@ class PlanWork {
   void begin();
   [[nodiscard]] std::shared_ptr<const Script> plan_and_place();
   void search();
+  [[nodiscard]] std::vector<Plan> begin_everywhere(int tries, std::uint32_t& seed);
   void consider(Plan found);
   // What is better enough is published. `last`: nothing more is to come.
   void tell(bool last);
@@ -51,6 +53,7 @@ class PlanWork {
   Desk desk_;
   std::optional<Prediction> standing_;
   Plan told_;                         // the latest that was published
+  std::vector<Plan> best_;            // of the latest search, whether they have places or not
   bool placed_ = false;               // who has places does not give them up
   std::optional<Prediction> in_vain_; // that had no places
   std::optional<Bytes> tighter_;      // what a plan should be made for whose blocks would fit, as the latest without places shows

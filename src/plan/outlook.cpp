@@ -50,7 +50,7 @@ OutlookPoint look_at(const OutlookRequest& request, Bytes budget) {
   Plan plan = request.policy.plan(one, {});
   if (request.policy.improves && !plan.gaps.empty()) {
     for (int way = 0; way < (plan.predicted.over > 0_B ? kOtherWays : kPatientWay); ++way) {
-      if (Plan found = plan_another_way(one, way, /*tries=*/0); is_better(found.predicted, plan.predicted)) plan = std::move(found);
+      if (Plan found = plan_another_way(one, way); is_better(found.predicted, plan.predicted)) plan = std::move(found);
     }
     plan = improve(one, plan, plan.predicted.over > 0_B ? std::max(request.tries, kTriesToFit) : request.tries);
   }

@@ -84,16 +84,15 @@ struct PlanRequest {
 // The same by one change after the other, each judged by the timeline: slower, and often better at low budgets.
 [[nodiscard]] Plan plan_step_by_step(const PlanRequest& request);
 
-// The same from other beginnings, of which there are so many, and then by trying changes: slower, and often better. The last
-// is for where nothing else fits.
+// The same from other beginnings, of which there are so many. The last is for where nothing else fits.
 inline constexpr int kPatientWay = 9, kOtherWays = 10;
-[[nodiscard]] Plan plan_another_way(const PlanRequest& request, int way, int tries);
+[[nodiscard]] Plan plan_another_way(const PlanRequest& request, int way);
 
 // Goes on from a plan, made for this budget or another, by trying changes until `tries` of them are spent; never returns one
 // that is worse here. `seed` chooses which.
 [[nodiscard]] Plan improve(const PlanRequest& request, const Plan& plan, int tries, std::uint32_t seed = 1);
 
-// Fits where the other does not, or is faster, all the host does counted.
+// Fits where the other does not, or is faster, half of what the host does counted.
 [[nodiscard]] bool is_better(const Prediction& one, const Prediction& other);
 
 }  // namespace spillway

@@ -182,7 +182,7 @@ TEST_P(Papers, HybridIsNoSlowerWhereBothFit) {
     if (theirs.predicted.over > 0_B) continue;
     Nanos ours = plan_hybrid(request).predicted.time;
     for (int way = 0; way < kOtherWays; ++way) {
-      const Prediction found = plan_another_way(request, way, /*tries=*/500).predicted;
+      const Prediction found = improve(request, plan_another_way(request, way), 500, static_cast<std::uint32_t>(way)).predicted;
       if (found.over == 0_B) ours = std::min(ours, found.time);
     }
     EXPECT_LE(ours, theirs.predicted.time) << percent;
