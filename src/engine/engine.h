@@ -585,6 +585,7 @@ class Engine {
   std::vector<Repertoire::Lesson> lessons_;  // not taken in yet
   bool choosing_ = false;   // the next size to plan for
   bool sated_ = false;      // there was none, and nothing has changed since
+  std::int64_t rests_until_ = 0;  // the step before which nobody plans for a size that was not asked for
   Study study_;             // the last: it ends before what its jobs use
 };
 

@@ -18,7 +18,7 @@ constexpr OpPlace kManyOps = 1500; // steps with more get fewer tries, each of w
 constexpr int kFruitless = 2;      // rounds in a row
 constexpr int kPlacingRounds = 6;
 constexpr std::int64_t kBudgetParts = 200;  // of the budget, less in every round
-constexpr std::int64_t kSmallestParts = 16384;  // of the budget
+constexpr std::int64_t kSmallestParts = 16384, kSmallestForeseen = 1024;  // of the budget
 constexpr int kSearches = 3;   // each for what places take of the one before
 constexpr std::int64_t kLeastGain = 100, kLastGain = 500;  // a part of a step's time; the latter when nothing more is to come
 
@@ -74,7 +74,8 @@ void PlanWork::run() {
 
 // Small storages are not worth the host's time, unless it takes them.
 void PlanWork::begin() {
-  const Bytes least = std::exchange(request_.smallest, std::max(request_.smallest, task_.budget / kSmallestParts));
+  const Bytes small = task_.budget / (task_.foreseen ? kSmallestForeseen : kSmallestParts);
+  const Bytes least = std::exchange(request_.smallest, std::max(request_.smallest, small));
   auto script = plan_and_place();
   if (plan_.predicted.over > 0_B) {
     request_.smallest = least;
@@ -101,13 +102,22 @@ std::shared_ptr<const Script> PlanWork::plan_and_place() {
   return script;
 }
 
-// Changes that are tried one by one end where none of them helps any more, and where that is depends on where they began: so
-// they begin from many plans, and the better third goes on for longer, then the best few.
+// A step foreseen is one of many, and gets the last of it only.
 void PlanWork::search() {
   const int ops = static_cast<int>(std::max(step_.op_count(), kManyOps));
-  const int round_tries = kTriesARound * static_cast<int>(kManyOps) / ops;
-  const int look = task_.rounds * round_tries / kLook;
+  const int tries = kTriesARound * static_cast<int>(kManyOps) / ops;
   std::uint32_t seed = 0;
+  if (!task_.foreseen) search_everywhere(task_.rounds * tries / kLook, seed);
+  for (int round = 0, fruitless = 0; round < task_.rounds && fruitless < kFruitless && !desk_.is_stale(); ++round) {
+    Plan found = improve(request_, plan_, tries, ++seed);
+    fruitless = is_better(found.predicted, plan_.predicted) ? 0 : fruitless + 1;
+    consider(std::move(found));
+  }
+}
+
+// Changes that are tried one by one end where none of them helps any more, and where that is depends on where they began: so
+// they begin from many plans, and the better third goes on for longer, then the best few.
+void PlanWork::search_everywhere(int look, std::uint32_t& seed) {
   std::vector<Plan> plans = begin_everywhere(look, seed);
   if (plans.empty()) return;  // stale
   const auto go_on = [&](std::size_t best, int tries) {
@@ -123,11 +133,6 @@ void PlanWork::search() {
   std::ranges::stable_sort(plans, is_better, &Plan::predicted);
   consider(plans.front());
   best_ = plans;
-  for (int round = 0, fruitless = 0; round < task_.rounds && fruitless < kFruitless && !desk_.is_stale(); ++round) {
-    Plan found = improve(request_, plan_, round_tries, ++seed);
-    fruitless = is_better(found.predicted, plan_.predicted) ? 0 : fruitless + 1;
-    consider(std::move(found));
-  }
 }
 
 // From what there is, and from the best of the search before or, at first, every other way; several times where that is worth it.

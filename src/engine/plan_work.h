@@ -34,6 +34,7 @@ class PlanWork {
   void begin();
   [[nodiscard]] std::shared_ptr<const Script> plan_and_place();
   void search();
+  void search_everywhere(int look, std::uint32_t& seed);
   [[nodiscard]] std::vector<Plan> begin_everywhere(int tries, std::uint32_t& seed);
   void consider(Plan found);
   // What is better enough is published. `last`: nothing more is to come.

@@ -26,6 +26,9 @@ void Tape::open(const std::string& path, Device& device, std::span<const StreamI
   writer_ = std::make_unique<TraceWriter>(path, kept);
   device_ = &device;
   began_ = device.now();
+  ops_ = step_ = 0;  // another may have been closed before
+  kinds_.clear();
+  newborn_.clear();
   anchors_.clear();
   for (const StreamId stream : copies) {
     const Tick tick = device.record(stream);

@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::int64_t kSlackParts = 100, kSlack = 4;  // of the budget: holes between storages, and what is not planned
 constexpr int kRounds = 2;                             // of improvement: there are many sizes to plan for
+constexpr std::int64_t kRest = 4;  // steps between plans nobody waits for: two busy threads may share a core
 
 }  // namespace
 
@@ -115,7 +116,8 @@ void Engine::plan_for_sizes(Lock& lock) {
   const bool told = script != nullptr;
   if (told) repertoire_.keep(std::move(script));
   if (choosing_ || (planner_.busy() && !(told && repertoire_.is_asked()))) return;
-  if (sated_ && !told && !repertoire_.is_asked()) return;  // nobody is woken for nothing
+  if (!repertoire_.is_asked() && (stats_.steps < rests_until_ || (sated_ && !told))) return;  // nobody is woken for nothing
+  rests_until_ = stats_.steps + kRest;
   choosing_ = true;
   do_later([this] { choose_size(); }, lock);
 }

@@ -71,6 +71,20 @@ TEST_F(TapeTest, TellsHowLongACopyTookAndKeepsTheOrderOfTheHost) {
   EXPECT_LT(moves[0].start, told_at);
 }
 
+TEST_F(TapeTest, ASecondOneBeginsAnew) {
+  const OpNote relu{.name = "aten::relu", .inputs = {}, .outputs = {}, .mutated = {}, .aliased = {}};
+  tape.op(relu);
+  tape.end_step({});
+  EXPECT_EQ(events<Op>().size(), 1u);
+
+  tape.open(path, card, std::array{out});
+  tape.op(relu);
+
+  const auto ops = events<Op>();
+  ASSERT_EQ(ops.size(), 1u);
+  EXPECT_EQ(ops[0].step, StepIndex{0});
+}
+
 TEST_F(TapeTest, AnOpSaysWhyItMayNotBeReplayed) {
   tape.op({.name = "aten::empty", .why_not = "it leaves memory as it is", .inputs = {}, .outputs = {}, .mutated = {}, .aliased = {}});
   tape.op({.name = "aten::relu", .inputs = {}, .outputs = {}, .mutated = {}, .aliased = {}});
