@@ -72,13 +72,13 @@ TEST_F(TapeTest, TellsHowLongACopyTookAndKeepsTheOrderOfTheHost) {
 }
 
 TEST_F(TapeTest, ASecondOneBeginsAnew) {
-  const OpNote relu{.name = "aten::relu", .inputs = {}, .outputs = {}, .mutated = {}, .aliased = {}};
-  tape.op(relu);
+  const auto run = [&] { tape.op({.name = "aten::relu", .start = card.now(), .inputs = {}, .outputs = {}, .mutated = {}, .aliased = {}}); };
+  run();
   tape.end_step({});
   EXPECT_EQ(events<Op>().size(), 1u);
 
   tape.open(path, card, std::array{out});
-  tape.op(relu);
+  run();
 
   const auto ops = events<Op>();
   ASSERT_EQ(ops.size(), 1u);
