@@ -20,9 +20,8 @@ constexpr int kPlacingRounds = 6;
 constexpr std::int64_t kBudgetParts = 200;  // of the budget, less in every round
 constexpr std::int64_t kSmallestParts = 16384, kSmallestForeseen = 1024;  // of the budget
 constexpr int kSearches = 3;   // each for what places take of the one before
-constexpr std::int64_t kLeastGain = 100, kLastGain = 500;  // a part of a step's time; the latter when nothing more is to come
 
-bool is_worth(const Prediction& better, const Prediction& than, std::int64_t parts = kLeastGain) {
+bool is_worth(const Prediction& better, const Prediction& than, std::int64_t parts = kWorth) {
   return better.over < than.over || better.time.count < than.time.count - than.time.count / parts;
 }
 
@@ -155,7 +154,7 @@ void PlanWork::consider(Plan found) {
 }
 
 bool PlanWork::is_news(const Prediction& found, bool last) const {
-  return is_worth(found, told_.predicted, last ? kLastGain : kLeastGain) || (last && desk_.is_untaken() && is_better(found, told_.predicted));
+  return is_worth(found, told_.predicted, last ? kLastWorth : kWorth) || (last && desk_.is_untaken() && is_better(found, told_.predicted));
 }
 
 // Places take as long to find as better plans, and every new script costs a step or two until the run has settled in it: little

@@ -16,6 +16,9 @@
 
 namespace spillway {
 
+// Parts of a step's time for which a script is changed: while more may come, and for the last.
+inline constexpr std::int64_t kWorth = 100, kLastWorth = 500;
+
 struct PlanTask {
   std::shared_ptr<const RecordedSteps> steps;
   std::shared_ptr<const Liveness> foreseen;  // the same step at another size; null: as recorded

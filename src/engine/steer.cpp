@@ -23,8 +23,7 @@ constexpr std::chrono::milliseconds kMostWait{300};  // for the first plan of a 
 constexpr int kSettlingSteps = 2;    // until blocks taken before there were places are gone
 constexpr std::int64_t kFirstSlack = 1, kMostSlack = 25;
 constexpr std::int64_t kMostOpenParts = 4;  // of the budget, for what is not placed
-constexpr std::int64_t kWorth = 100, kFarWorth = 5;  // parts of a step's time for which a script is changed
-constexpr std::int64_t kLastWorth = 500;             // for the last one
+constexpr std::int64_t kFarWorth = 5;  // a part of a step's time for which a script is changed at once
 constexpr int kTrial = 20;           // steps in which a script that took another's place must have settled
 constexpr int kPatience = 50;        // steps without a plan until it is looked whether there is a good one now
 

@@ -99,10 +99,11 @@ Bytes enough_for(const EngineStats& stats, const EngineOptions& options, const S
   return enough + enough / 200 + 1_B;
 }
 
-void describe_remedy(std::ostringstream& text, Bytes enough, bool seen_a_step) {
+void describe_remedy(std::ostringstream& text, Bytes enough, bool seen_a_step, bool homeless) {
   text << "A budget of about " << to_text(enough) << " would do";
   if (!seen_a_step) text << " so far; without a budget spillway tells what the whole program needs";
   text << "; a smaller batch needs less.";
+  if (homeless) text << " So would more room for what leaves: a larger --host-limit, or a --spill-dir on a disk that has some.";
 }
 
 std::string tell(Adapter& adapter, const Shortage& why) {
@@ -115,7 +116,7 @@ std::string tell(Adapter& adapter, const Shortage& why) {
   describe_op(text, current_frame(), why, adapter.engine().made_in_op());
   describe_cause(text, why, options.smallest);
   if (stats.floor > 0_B) text << "The largest working set of one operator so far (the floor) is " << to_text(stats.floor) << ". ";
-  describe_remedy(text, enough_for(stats, options, why), stats.steps > 0);
+  describe_remedy(text, enough_for(stats, options, why), stats.steps > 0, why.homeless > 0_B);
   return text.str();
 }
 

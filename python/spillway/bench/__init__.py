@@ -27,7 +27,7 @@ from spillway.bench.cells import GIB, Cell
 PEERS = ("checkpoint", "save_on_cpu", "compile-1.0", "compile-0.5", "compile-0.2")
 POLICIES = ("hybrid", "dtr", "lru", "superneurons", "tensile", "capuchin")
 REACTIVE = ("dtr", "lru")
-WARM, WARM_PLANNED, TIMED = 3, 60, 8  # a plan goes on improving in the background for some tens of steps
+WARM, WARM_PLANNED, TIMED = 3, 80, 8  # a plan goes on improving in the background for some tens of steps, and has to prove itself
 
 
 @dataclasses.dataclass(frozen=True)
