@@ -30,10 +30,11 @@ struct Compared {
   bool planned = false, surprised = false;
   Bytes peak, predicted_peak;
   double off = 0;  // of the predicted time, as a fraction
+  Bytes rebuilt;
 };
 
-Compared compare(std::uint32_t seed) {
-  const Trace trace = RandomStep({.layers = 6 + static_cast<int>(seed % 20)}, seed).make();
+Compared compare(std::uint32_t seed, bool seeds = false) {
+  const Trace trace = RandomStep({.layers = 6 + static_cast<int>(seed % 20), .seeds = seeds}, seed).make();
   const Liveness step(trace, *find_steady_step(trace));
   const Bytes peak = live_curve(step).peak, floor = find_floor(step).bytes;
   const Bytes budget = round_up(floor + (peak - floor) * static_cast<std::int64_t>(1 + seed % 8) / 10, 16_MiB) + 32_MiB;
@@ -45,7 +46,8 @@ Compared compare(std::uint32_t seed) {
           .surprised = last.surprises > 0,
           .peak = last.peak_live,
           .predicted_peak = last.predicted.peak_home,
-          .off = static_cast<double>(last.time.count) / static_cast<double>(last.predicted.time.count) - 1};
+          .off = static_cast<double>(last.time.count) / static_cast<double>(last.predicted.time.count) - 1,
+          .rebuilt = last.rebuilt};
 }
 
 // Peaks are equal. Times are, to a few parts in ten thousand, where no copy waits for another; where some do, the pool gives
@@ -67,6 +69,22 @@ TEST(PlanTimeline, IsWhatTheSimulatorMakesOfThePlan) {
   EXPECT_GT(planned, static_cast<int>(seeds) * 9 / 10);
   EXPECT_LT(sum / planned, 0.01);
   EXPECT_GT(exact, planned / 2);
+}
+
+// The same where gradients are rebuilt from small storages that died long before.
+TEST(PlanTimeline, KnowsWhoIsKeptBeyondItsDeath) {
+  int planned = 0, rebuilding = 0;
+  const auto seeds = static_cast<std::uint32_t>(scaled(40));
+  for (std::uint32_t seed = 0; seed < seeds; ++seed) {
+    const Compared found = compare(seed, /*seeds=*/true);
+    if (!found.planned || found.surprised) continue;
+    ++planned;
+    rebuilding += found.rebuilt > 0_B ? 1 : 0;
+    EXPECT_EQ(found.peak, found.predicted_peak) << seed;
+    EXPECT_LT(std::abs(found.off), 0.06) << seed;
+  }
+  EXPECT_GT(planned, static_cast<int>(seeds) * 2 / 3);
+  EXPECT_GT(rebuilding, planned / 3);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Random training steps: a chain of layers with skips, its backward in reverse, an optimizer; all storages of one size.
 //
-// One size, so that memory is never there in pieces: what is left is who is where, and when.
+// One size, so that memory is never there in pieces: what is left is who is where, and when. Where gradients are made of seeds,
+// these are small, dead at once, and nobody can make the like.
 #pragma once
 
 #include <algorithm>
@@ -17,6 +18,7 @@ struct StepShape {
   Bytes size = 16_MiB;
   int shortest_us = 50, longest_us = 3000;
   int steps = 2;
+  bool seeds = false;
 };
 
 class RandomStep {
@@ -101,16 +103,23 @@ class RandomStep {
       maker_.birth("e", shape_.size);
       if (layer.has_weight) {
         in.push_back(name("w", i));
-        maker_.birth(name("g", i), shape_.size, StorageKind::gradient);
-        out.push_back(name("g", i));
+        out.push_back(shape_.seeds ? "seed" : name("g", i));
+        maker_.birth(out.back(), shape_.seeds ? shape_.size / 64 : shape_.size, shape_.seeds ? StorageKind::activation : StorageKind::gradient);
       }
-      maker_.op("back" + std::to_string(i), {.in = in, .out = out, .takes = layer.backward, .phase = Phase::backward});
+      maker_.op("back" + std::to_string(i), {.in = in, .out = out, .takes = layer.backward, .replayable = !shape_.seeds, .phase = Phase::backward});
+      if (layer.has_weight && shape_.seeds) grow(i);
       maker_.death("d");
       maker_.rename("e", "d");
       if (std::ranges::find(dead_, i) == dead_.end()) maker_.death(activation(i));
     }
     maker_.death("d");
     dead_.clear();
+  }
+
+  void grow(int i) {
+    maker_.birth(name("g", i), shape_.size, StorageKind::gradient);
+    maker_.op("grow" + std::to_string(i), {.in = {"seed"}, .out = {name("g", i)}, .takes = 100_us, .phase = Phase::backward});
+    maker_.death("seed");
   }
 
   const StepShape shape_;
