@@ -120,31 +120,18 @@ void PlanWork::search_everywhere(int look, std::uint32_t& seed) {
   std::vector<Plan> plans = begin_everywhere(look, seed);
   if (plans.empty()) return;  // stale
   const auto go_on = [&](std::size_t best, int tries) {
+    std::ranges::stable_sort(plans, is_better, &Plan::predicted);
     plans.erase(plans.begin() + static_cast<std::ptrdiff_t>(std::min(plans.size(), best)), plans.end());
+    consider(plans.front());
     for (Plan& plan : plans) {
       if (!desk_.is_stale()) plan = improve(request_, plan, tries, ++seed);
     }
-    tell_best(plans);
   };
-  tell_best(plans);
   go_on(std::max<std::size_t>(plans.size() / 3, 3), 2 * look);
   go_on(3, 6 * look);
-  best_ = plans;
-}
-
-// Of several that are nearly as good, one may have places as it is.
-void PlanWork::tell_best(std::vector<Plan>& plans) {
   std::ranges::stable_sort(plans, is_better, &Plan::predicted);
-  for (const Plan& plan : plans) {
-    if (task_.ground.from == 0_B || !is_news(plan.predicted, /*last=*/false) || desk_.is_stale()) break;
-    auto script = write(request_, plan, /*place=*/true);
-    if (!script->places() || !script->places()->fits()) continue;
-    placed_ = true;
-    told_ = plan;
-    publish(std::move(script));
-    break;
-  }
   consider(plans.front());
+  best_ = plans;
 }
 
 // From what there is, and from the best of the search before or, at first, every other way; several times where that is worth it.

@@ -36,7 +36,6 @@ class PlanWork {
   void search();
   void search_everywhere(int look, std::uint32_t& seed);
   [[nodiscard]] std::vector<Plan> begin_everywhere(int tries, std::uint32_t& seed);
-  void tell_best(std::vector<Plan>& plans);
   void consider(Plan found);
   // What is better enough is published. `last`: nothing more is to come.
   void tell(bool last);

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <functional>
-#include <limits>
 #include <numeric>
-#include <optional>
 #include <random>
 #include <utility>
 
@@ -32,39 +30,26 @@ std::uint32_t last_position(std::span<const Presence> all) {
 
 using Order = std::vector<std::uint32_t>;
 
-struct Placed {
-  Bytes begin, end;
-  Presence presence;
-};
-
-enum class Fit : std::uint8_t { lowest, tightest };
-
-// Among those placed before, by begin, that are there at the same time; above them all where no gap is long enough.
-Bytes find_gap(const std::vector<Placed>& placed, const Presence& one, Fit fit) {
-  Bytes low, found, least{std::numeric_limits<std::int64_t>::max()};
-  for (const Placed& other : placed) {
-    if (other.end <= low || !meet(other.presence, one)) continue;
-    if (const Bytes room = other.begin - low; room >= one.size && room < least) {
-      if (fit == Fit::lowest) return low;
-      found = low;
-      least = room;
-    }
-    low = other.end;
-  }
-  return least.count == std::numeric_limits<std::int64_t>::max() ? low : found;
-}
-
-// Each in its turn.
-Placement place_in(const Order& order, std::span<const Presence> all, Fit fit) {
+// Each in its turn into the lowest gap among those placed before that are there at the same time.
+Placement place_in(const Order& order, std::span<const Presence> all) {
+  struct Placed {
+    Bytes begin, end;
+    Presence presence;
+  };
   Placement result{.offsets = std::vector<Bytes>(all.size()), .top = {}};
-  std::vector<Placed> placed;
+  std::vector<Placed> placed;  // by begin
   placed.reserve(all.size());
   for (const std::uint32_t at : order) {
     const Presence& one = all[at];
-    const Bytes begin = find_gap(placed, one, fit), end = begin + one.size;
-    result.offsets[at] = begin;
+    Bytes lowest;
+    for (const Placed& other : placed) {
+      if (other.begin >= lowest + one.size) break;
+      if (other.end > lowest && meet(other.presence, one)) lowest = other.end;
+    }
+    result.offsets[at] = lowest;
+    const Bytes end = lowest + one.size;
     result.top = std::max(result.top, end);
-    placed.insert(std::ranges::upper_bound(placed, begin, {}, &Placed::begin), {begin, end, one});
+    placed.insert(std::ranges::upper_bound(placed, lowest, {}, &Placed::begin), {lowest, end, one});
   }
   return result;
 }
@@ -86,82 +71,49 @@ Order raised(const Order& order, const Placement& placed, std::span<const Presen
   return next;
 }
 
-// By position: the bytes that are there.
-std::vector<std::int64_t> curve_of(std::span<const Presence> all) {
-  std::vector<std::int64_t> there(last_position(all) + 1);
-  std::int64_t now = 0;
-  for (const Presence& one : all) {
-    if (one.end <= one.begin) now += one.size.count;
-    there[one.begin] += one.size.count;
-    there[one.end] -= one.size.count;
-  }
-  for (std::int64_t& bytes : there) bytes = now += bytes;
-  return there;
-}
-
-// The most that is there beside each of them at once, itself included.
-std::vector<std::int64_t> crowds_of(std::span<const Presence> all) {
-  const std::vector<std::int64_t> there = curve_of(all);
-  std::vector<std::int64_t> crowds;
-  for (const Presence& one : all) {
-    const auto most = [&](std::uint32_t begin, std::uint32_t end) {
-      const auto at = there.begin() + begin;
-      return begin < end ? *std::max_element(at, there.begin() + end) : 0;
-    };
-    crowds.push_back(one.end > one.begin ? most(one.begin, one.end) : std::max(most(one.begin, static_cast<std::uint32_t>(there.size())), most(0, one.end)));
-  }
-  return crowds;
-}
-
-// Largest first, by size, by size and time, or, those first that are there when most is, by size or time.
-std::vector<Order> first_orders(std::span<const Presence> all) {
-  const std::uint32_t last = last_position(all);
-  const auto length = [&](std::uint32_t at) { return all[at].end > all[at].begin ? all[at].end - all[at].begin : last - all[at].begin + all[at].end; };
-  const std::vector<std::int64_t> crowds = crowds_of(all);
-  Order by_size(all.size());
-  std::iota(by_size.begin(), by_size.end(), 0U);
-  std::ranges::stable_sort(by_size, std::greater{}, [&](std::uint32_t at) { return std::pair(all[at].size, length(at)); });
-  const auto sorted = [&](const auto& key) {
-    Order order = by_size;
-    std::ranges::stable_sort(order, std::greater{}, key);
-    return order;
-  };
-  return {by_size, sorted([&](std::uint32_t at) { return static_cast<double>(all[at].size.count) * length(at); }),
-          sorted([&](std::uint32_t at) { return crowds[at]; }), sorted([&](std::uint32_t at) { return std::pair(crowds[at], length(at)); })};
-}
-
 }  // namespace
 
 Bytes most_at_once(std::span<const Presence> all) {
-  return {all.empty() ? 0 : std::ranges::max(curve_of(all))};
+  std::vector<std::int64_t> change(last_position(all) + 1);
+  std::int64_t now = 0, most = 0;
+  for (const Presence& one : all) {
+    if (one.end <= one.begin) now += one.size.count;
+    change[one.begin] += one.size.count;
+    change[one.end] -= one.size.count;
+  }
+  for (const std::int64_t by : change) most = std::max(most, now += by);
+  return {most};
 }
 
 Placement place(std::span<const Presence> all, Bytes enough) {
-  const Bytes bound = std::max(enough, most_at_once(all));
-  struct Try {
-    Placement placed;
-    Order order;
-    Fit fit;
+  const std::uint32_t last = last_position(all);
+  const auto length = [&](const Presence& one) {
+    return one.end > one.begin ? one.end - one.begin : last - one.begin + one.end;
   };
-  std::optional<Try> best;
-  for (const Order& order : first_orders(all)) {
-    for (const Fit fit : {Fit::lowest, Fit::tightest}) {
-      if (best && best->placed.top <= bound) break;
-      Placement placed = place_in(order, all, fit);
-      if (!best || placed.top < best->placed.top) best = {std::move(placed), order, fit};
-    }
+  Order by_size(all.size());
+  std::iota(by_size.begin(), by_size.end(), 0U);
+  std::ranges::stable_sort(by_size, std::greater{}, [&](std::uint32_t at) { return std::pair(all[at].size, length(all[at])); });
+  Order by_area = by_size;
+  std::ranges::stable_sort(by_area, std::greater{}, [&](std::uint32_t at) { return static_cast<double>(all[at].size.count) * length(all[at]); });
+
+  Placement best = place_in(by_size, all);
+  Order order = by_size;
+  if (Placement other = place_in(by_area, all); other.top < best.top) {
+    best = std::move(other);
+    order = by_area;
   }
   std::mt19937 random(1);
+  const Bytes bound = std::max(enough, most_at_once(all));
   const auto count = static_cast<double>(all.size());
   const double rounds = std::clamp(kWork / (count * count / 2 + 1), kFewestRounds, kMostRounds);
-  for (int round = 0; round < rounds && best->placed.top > bound; ++round) {
-    Order next = raised(best->order, best->placed, all, bound, random);
-    Placement other = place_in(next, all, best->fit);
-    if (other.top > best->placed.top) continue;
-    best->placed = std::move(other);
-    best->order = std::move(next);
+  for (int round = 0; round < rounds && best.top > bound; ++round) {
+    Order next = raised(order, best, all, bound, random);
+    Placement other = place_in(next, all);
+    if (other.top > best.top) continue;
+    best = std::move(other);
+    order = std::move(next);
   }
-  return std::move(best->placed);
+  return best;
 }
 
 }  // namespace spillway

@@ -2,7 +2,7 @@
 // is low.
 //
 // A step's blocks come and go at positions 0..last in the order in which the run asks for them and gives them back; the
-// next step is like this one. Greedy, over several orders, into the lowest gap or the tightest; the pure answer to what the
+// next step is like this one. Greedy, largest first into the lowest gap, over several orders; the pure answer to what the
 // pool, which has to answer block by block, cannot know.
 #pragma once
 
