@@ -1,8 +1,9 @@
 """One process that measures: the plain step, then the same step another way, cell by cell, each kept as soon as it is done.
 
 Plain is measured here every time, because a ratio holds within one process only, and again after every cell, because a
-host's speed changes: a cell is compared with the mean of the two. Times are medians between marks on the device's own clock. "bits" compares every loss and parameter with the plain run of as many steps. A cell that fails is
-a result, too: `failed` says why.
+host's speed changes: a cell is compared with the mean of the two. Times are medians between marks on the device's own
+clock. "bits" compares every loss and parameter with the plain run of as many steps. A cell that fails is a result, too:
+`failed` says why.
 """
 
 from __future__ import annotations
