@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <utility>
+#include <vector>
 
 #include "engine/engine.h"
 
@@ -36,8 +37,15 @@ void Engine::open_tiers(const MoverOptions& tiers) {
   mover_.open(tiers);
 }
 
+// Ops that ran before have no place in it.
 void Engine::open_trace(const std::string& path, const WriterOptions& kept) {
-  tape_.open(path, device_, std::array{mover_.in_stream(), mover_.out_stream()}, kept);
+  std::vector<const Record*> living;
+  shelf_.for_each([&](Record& record) {
+    if (record.id.valid() && record.residence != Residence::gone) living.push_back(&record);
+    for (Recipe* recipe : record.recipes) recipe->traced = {};
+  });
+  std::ranges::sort(living, {}, &Record::id);
+  tape_.open(path, device_, std::array{mover_.in_stream(), mover_.out_stream()}, kept, living);
   mover_.time_copies(true);
   follows_ = true;
 }

@@ -18,8 +18,6 @@ Bytes leaving_at_once(Bytes size, std::size_t storages, Bytes limit) {
   return std::max(size, std::min(limit / kManyParts * (static_cast<std::int64_t>(storages) / kMany), limit / kMostParts));
 }
 
-TraceTier trace_tier(const Record& record) { return record.copy->tier == Tier::host ? TraceTier::host : TraceTier::file; }
-
 }  // namespace
 
 bool Engine::may_leave(const Record& record) const {
@@ -186,7 +184,7 @@ bool Engine::let_go(Record& record, Leave leave, std::optional<std::uint32_t> ga
   tight_.store(true, std::memory_order_relaxed);
   if (tape_.on()) {
     const auto copy = drop || clean ? std::nullopt : std::optional(CopySpan{record.copy->began, record.copy->written});
-    tape_.move(record, TraceTier::device, drop ? TraceTier::nowhere : trace_tier(record), clean, copy);
+    tape_.move(record, TraceTier::device, drop ? TraceTier::nowhere : trace_tier(*record.copy), clean, copy);
   }
   if (drop) {
     record.residence = Residence::dropped;
@@ -226,7 +224,7 @@ bool Engine::fetch(Record* record, Lock& lock) {
 // Enqueues the way in: from now on its storage is there for whoever waits for it.
 void Engine::arrive(Record& record, const Block& block) {
   record.arrival = mover_.move_in(*record.copy, block.range.begin, record.size);
-  if (tape_.on()) tape_.move(record, trace_tier(record), TraceTier::device, false, CopySpan{record.copy->began, *record.arrival});
+  if (tape_.on()) tape_.move(record, trace_tier(*record.copy), TraceTier::device, false, CopySpan{record.copy->began, *record.arrival});
   record.streams = 0;
   stats_.moved_in += record.size;
   away_.erase(&record);

@@ -33,7 +33,7 @@ enum class Residence : std::uint8_t {
 };
 
 struct Record {
-  StorageId id;           // in the trace
+  StorageId id;           // in the order of birth; the tape has numbers of its own
   Bytes size;
   Block block;
   std::byte* data = nullptr;

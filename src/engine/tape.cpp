@@ -20,14 +20,21 @@ Event as_event(const OpView& op) {
 
 bool contains(std::span<const StorageId> ids, StorageId id) { return std::ranges::find(ids, id) != ids.end(); }
 
+// Whoever is on its way home is told as there when it has come.
+TraceTier tier_of(const Record& record) {
+  if (record.residence == Residence::resident) return TraceTier::device;
+  return record.copy && record.residence != Residence::dropped ? trace_tier(*record.copy) : TraceTier::nowhere;
+}
+
 }  // namespace
 
-void Tape::open(const std::string& path, Device& device, std::span<const StreamId> copies, const WriterOptions& kept) {
+void Tape::open(const std::string& path, Device& device, std::span<const StreamId> copies, const WriterOptions& kept,
+                std::span<const Record* const> living) {
   writer_ = std::make_unique<TraceWriter>(path, kept);
   device_ = &device;
   began_ = device.now();
-  ops_ = step_ = 0;  // another may have been closed before
-  kinds_.clear();
+  ops_ = step_ = storages_ = 0;  // another may have been closed before
+  told_ = {};
   newborn_.clear();
   anchors_.clear();
   for (const StreamId stream : copies) {
@@ -35,6 +42,7 @@ void Tape::open(const std::string& path, Device& device, std::span<const StreamI
     device.synchronize(tick);
     anchors_.push_back({.tick = tick, .at = device.now()});
   }
+  for (const Record* record : living) announce(*record, tier_of(*record));
   write(StepBegin{.step = StepIndex{0}, .job = kJob, .at = {}, .signature = {}});
 }
 
@@ -127,22 +135,31 @@ void Tape::plan(std::string_view policy, Bytes budget, const Prediction& predict
 }
 
 void Tape::decide(StorageId storage, Action action, std::uint32_t ops, std::string_view why) {
-  if (!on()) return;
-  write(Decision{.storage = storage, .action = action, .at = current(), .until = OpIndex{ops_ + ops},
+  const StorageId number = on() ? number_of(storage) : StorageId{};
+  if (!number.valid()) return;
+  write(Decision{.storage = number, .action = action, .at = current(), .until = OpIndex{ops_ + ops},
                  .reason = why.empty() ? NameId{} : writer_->intern(why), .job = kJob, .planned = true});
 }
 
+// Somebody may open the trace while another thread is about to tell of a birth: it is told once.
 void Tape::birth(const Record& record) {
-  if (!on()) return;
-  write(StorageBirth{.storage = record.id, .size = record.size, .kind = StorageKind::unknown, .job = kJob, .at = now()});
+  if (!on() || told_.find(record.id.index) != nullptr) return;
+  announce(record, TraceTier::device);
   if (record.maker != nullptr) newborn_.push_back(record.id);
+}
+
+void Tape::announce(const Record& record, TraceTier tier) {
+  const StorageId number{storages_++};
+  told_.put(record.id.index, {.number = number});
+  write(StorageBirth{.storage = number, .size = record.size, .kind = StorageKind::unknown, .job = kJob, .at = now(), .tier = tier});
 }
 
 // What is gone before its operator ended was that operator's own.
 void Tape::death(const Record& record) {
   if (!on()) return;
   if (std::erase(newborn_, record.id) > 0) set_role(record.id, StorageKind::workspace);
-  write(StorageDeath{.storage = record.id, .at = now()});
+  write(StorageDeath{.storage = number_of(record.id), .at = now()});
+  told_.erase(record.id.index);
 }
 
 void Tape::op(const OpNote& note) {
@@ -161,10 +178,10 @@ void Tape::op(const OpNote& note) {
                .workspace = {},
                .replayable = note.why_not.empty(),
                .why_not = note.why_not.empty() ? NameId{} : writer_->intern(note.why_not),
-               .inputs = note.inputs,
-               .outputs = note.outputs,
-               .mutated = note.mutated,
-               .aliased = note.aliased};
+               .inputs = numbers_of(note.inputs, lists_[0]),
+               .outputs = numbers_of(note.outputs, lists_[1]),
+               .mutated = numbers_of(note.mutated, lists_[2]),
+               .aliased = numbers_of(note.aliased, lists_[3])};
   if (note.timed) waiting_.push_back({.event = as_event(op), .copy = {}, .timed = true});
   else write(op);
 }
@@ -172,7 +189,7 @@ void Tape::op(const OpNote& note) {
 void Tape::move(const Record& record, TraceTier from, TraceTier to, bool clean, std::optional<CopySpan> copy) {
   if (!on()) return;
   write_settled();
-  const Move event{.storage = record.id, .from = from, .to = to, .size = record.size, .trigger = current(), .start = now(), .duration = {}, .clean = clean};
+  const Move event{.storage = number_of(record.id), .from = from, .to = to, .size = record.size, .trigger = current(), .start = now(), .duration = {}, .clean = clean};
   if (!copy || copy->began.value == 0) return write(event);
   waiting_.push_back({.event = event, .copy = copy});
   copies_.push_back(&waiting_.back());
@@ -180,7 +197,7 @@ void Tape::move(const Record& record, TraceTier from, TraceTier to, bool clean, 
 
 void Tape::recompute(const Record& record, const ReplayNote& replay) {
   if (!on()) return;
-  write(Recompute{.storage = record.id, .replayed = replay.op, .needed_by = current(), .start = replay.start - began_, .duration = replay.took});
+  write(Recompute{.storage = number_of(record.id), .replayed = replay.op, .needed_by = current(), .start = replay.start - began_, .duration = replay.took});
 }
 
 void Tape::stall(StallCause cause, Nanos start, Nanos took) {
@@ -197,15 +214,30 @@ void Tape::end_step(std::span<const Nanos> durations) {
   write(StepBegin{.step = StepIndex{step_}, .job = kJob, .at = now(), .signature = {}});
 }
 
+StorageId Tape::number_of(StorageId storage) {
+  const Told* told = told_.find(storage.index);
+  return told == nullptr ? StorageId{} : told->number;
+}
+
+// An op may have freed one of its own: who resizes a storage gives it other memory.
+std::span<const StorageId> Tape::numbers_of(std::span<const StorageId> storages, std::vector<StorageId>& room) {
+  room.clear();
+  for (const StorageId storage : storages) {
+    if (const StorageId number = number_of(storage); number.valid()) room.push_back(number);
+  }
+  return room;
+}
+
 // --- roles ----------------------------------------------------------------------------------------------------------
 
-StorageKind& Tape::kind_of(StorageId storage) {
-  if (kinds_.size() <= storage.index) kinds_.resize(storage.index + 1, StorageKind::unknown);
-  return kinds_[storage.index];
+bool Tape::has_no_role(StorageId storage) {
+  const Told* told = told_.find(storage.index);
+  return told != nullptr && told->kind == StorageKind::unknown;
 }
 
 void Tape::set_role(StorageId storage, StorageKind kind) {
-  if (std::exchange(kind_of(storage), kind) != kind) write(StorageRole{.storage = storage, .kind = kind});
+  Told* told = told_.find(storage.index);
+  if (told != nullptr && std::exchange(told->kind, kind) != kind) write(StorageRole{.storage = told->number, .kind = kind});
 }
 
 void Tape::role(const Record& record, StorageKind kind) {
@@ -216,14 +248,14 @@ void Tape::role(const Record& record, StorageKind kind) {
 // one. What an operator made and does not return, some library holds.
 void Tape::guess_roles(const OpNote& note) {
   for (const StorageId read : note.inputs) {
-    if (kind_of(read) == StorageKind::unknown) set_role(read, StorageKind::input);
+    if (has_no_role(read)) set_role(read, StorageKind::input);
   }
   const bool brings = note.phase == Phase::forward && note.inputs.empty();
   for (const StorageId made : note.outputs) {
-    if (kind_of(made) == StorageKind::unknown) set_role(made, brings ? StorageKind::input : StorageKind::activation);
+    if (has_no_role(made)) set_role(made, brings ? StorageKind::input : StorageKind::activation);
   }
   for (const StorageId made : newborn_) {
-    if (!contains(note.outputs, made) && kind_of(made) == StorageKind::unknown) set_role(made, StorageKind::workspace);
+    if (!contains(note.outputs, made) && has_no_role(made)) set_role(made, StorageKind::workspace);
   }
   newborn_.clear();
 }

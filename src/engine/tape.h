@@ -2,9 +2,11 @@
 //
 // How long a copy took is known when it is done, and how long an op that the device measures at the step's end. Nobody waits
 // for that: the event stays behind, and all later ones behind it, until the time is known; the trace stays in the order of the
-// host. Belongs to the engine's lock.
+// host. Storages have numbers of the trace's own, given at their birth, since it may begin when others have come and gone; ops
+// name only those that live. Belongs to the engine's lock.
 #pragma once
 
+#include <array>
 #include <deque>
 #include <memory>
 #include <optional>
@@ -16,6 +18,7 @@
 #include "engine/record.h"
 #include "plan/plan.h"
 #include "trace/event.h"
+#include "trace/flat_table.h"
 #include "trace/writer.h"
 
 namespace spillway {
@@ -39,6 +42,8 @@ struct CopySpan {
   Tick began, done;
 };
 
+[[nodiscard]] inline TraceTier trace_tier(const LowerCopy& copy) { return copy.tier == Tier::host ? TraceTier::host : TraceTier::file; }
+
 // One run of a recipe: which op ran again, and when.
 struct ReplayNote {
   OpIndex op;
@@ -48,8 +53,10 @@ struct ReplayNote {
 
 class Tape {
  public:
-  // `copies`: the streams that copy. Throws InputError when the file cannot be written.
-  void open(const std::string& path, Device& device, std::span<const StreamId> copies, const WriterOptions& kept = {});
+  // `copies`: the streams that copy; `living`: who is born already, the oldest first. Throws InputError when the file cannot be
+  // written.
+  void open(const std::string& path, Device& device, std::span<const StreamId> copies, const WriterOptions& kept = {},
+            std::span<const Record* const> living = {});
   // Waits for the copies that are still under way.
   void close();
   // Without a word to the file: in a forked child it is the parent's.
@@ -86,6 +93,11 @@ class Tape {
     std::optional<CopySpan> copy;  // of a move that is under way
     bool timed = false;            // an op whose time is not known yet
   };
+  // A storage as the trace knows it.
+  struct Told {
+    StorageId number;
+    StorageKind kind = StorageKind::unknown;
+  };
   // A tick whose time on the host's clock is known.
   struct Anchor {
     Tick tick;
@@ -101,9 +113,14 @@ class Tape {
   void set_times(std::span<const Nanos> durations);
   [[nodiscard]] bool settle(Move& move, const CopySpan& copy);
   [[nodiscard]] Nanos time_of(Tick done);
+  void announce(const Record& record, TraceTier tier);
+  // In the trace; not valid for who has died.
+  [[nodiscard]] StorageId number_of(StorageId storage);
+  // Good until the next call with the same room.
+  [[nodiscard]] std::span<const StorageId> numbers_of(std::span<const StorageId> storages, std::vector<StorageId>& room);
   void guess_roles(const OpNote& note);
   void set_role(StorageId storage, StorageKind kind);
-  [[nodiscard]] StorageKind& kind_of(StorageId storage);
+  [[nodiscard]] bool has_no_role(StorageId storage);
 
   std::unique_ptr<TraceWriter> writer_;
   Device* device_ = nullptr;
@@ -112,8 +129,10 @@ class Tape {
   std::deque<Waiting> waiting_;
   std::deque<Waiting*> copies_;  // among those: moves that are under way
   std::vector<Anchor> anchors_;
-  std::vector<StorageKind> kinds_;   // by storage
-  std::vector<StorageId> newborn_;   // inside an operator that is not told yet
+  FlatTable<Told> told_;            // who lives, by the engine's number
+  std::uint32_t storages_ = 0;      // told so far
+  std::array<std::vector<StorageId>, 4> lists_;  // of the op that is told: an op costs no allocation
+  std::vector<StorageId> newborn_;  // inside an operator that is not told yet
 };
 
 }  // namespace spillway

@@ -85,6 +85,25 @@ TEST_F(TapeTest, ASecondOneBeginsAnew) {
   EXPECT_EQ(ops[0].step, StepIndex{0});
 }
 
+TEST_F(TapeTest, AnOpNamesNobodyWhoDiedInIt) {
+  Record made;
+  made.id = StorageId{1};
+  tape.birth(made);
+  tape.death(record);
+  const std::array names{record.id, made.id};
+  tape.op({.name = "aten::resize_", .inputs = {}, .outputs = names, .mutated = names, .aliased = {}});
+
+  const auto ops = events<Op>();
+
+  ASSERT_EQ(ops.size(), 1u);
+  EXPECT_THAT(ops[0].mutated, testing::ElementsAre(StorageId{1}));
+}
+
+TEST_F(TapeTest, ABirthIsToldOnce) {
+  tape.birth(record);
+  EXPECT_EQ(events<StorageBirth>().size(), 1u);
+}
+
 TEST_F(TapeTest, AnOpSaysWhyItMayNotBeReplayed) {
   tape.op({.name = "aten::empty", .why_not = "it leaves memory as it is", .inputs = {}, .outputs = {}, .mutated = {}, .aliased = {}});
   tape.op({.name = "aten::relu", .inputs = {}, .outputs = {}, .mutated = {}, .aliased = {}});
