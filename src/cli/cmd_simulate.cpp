@@ -24,14 +24,22 @@ struct SimulateOptions {
   bool json = false, no_places = false;
 };
 
-SimResult run(const SimulateOptions& options, const RecordedRun& run) {
+struct Simulated {
+  SimResult result;
+  std::optional<Bytes> enough;  // where the budget was not
+};
+
+Simulated run(const SimulateOptions& options, const RecordedRun& run) {
   SimOptions sim{.card = read_card(options.card), .budget = {}, .policy = options.policy, .steps = options.steps};
   sim.budget = options.budget.empty() ? sim.card.memory : parse_bytes(options.budget, run.curve.peak);
   if (*sim.budget > sim.card.memory)
     throw InputError(fmt::format("a budget of {} is more than the {} has, {}", to_text(*sim.budget), sim.card.name, to_text(sim.card.memory)));
   sim.trace = options.trace;
   sim.places = !options.no_places;
-  return simulate(options.from.empty() ? run.trace : scale_times(run.trace, read_card(options.from), sim.card), sim);
+  const Trace trace = options.from.empty() ? run.trace : scale_times(run.trace, read_card(options.from), sim.card);
+  Simulated told{.result = simulate(trace, sim), .enough = {}};
+  if (told.result.unfit) told.enough = find_enough(trace, sim, *told.result.unfit);
+  return told;
 }
 
 double permille(Nanos time, Nanos plain) { return 1000.0 * static_cast<double>((time - plain).count) / static_cast<double>(plain.count); }
@@ -58,13 +66,15 @@ Json to_json(const SimStep& step) {
           {"predicted_ns", step.planned ? Json(step.predicted.time.count) : Json()}};
 }
 
-Json to_json(const SimulateOptions& options, const SimResult& result) {
+Json to_json(const SimulateOptions& options, const Simulated& told) {
+  const SimResult& result = told.result;
   const EngineStats& stats = result.stats;
   Json json{{"card", options.card},
             {"policy", options.policy},
             {"budget_bytes", stats.budget.count},
             {"fits", !result.unfit},
             {"shortfall_bytes", result.unfit ? result.unfit->lacks.count : 0},
+            {"enough_bytes", told.enough ? Json(told.enough->count) : Json()},
             {"unfit_op", result.unfit ? Json(result.unfit->op) : Json()},
             {"peak_reserved_bytes", stats.peak_reserved.count},
             {"peak_live_bytes", stats.peak_live.count},
@@ -90,23 +100,28 @@ void print_steps(const SimResult& result) {
   }
 }
 
-void print_result(const SimulateOptions& options, const SimResult& result) {
+void print_unfit(const Unfit& unfit, std::optional<Bytes> enough) {
+  fmt::print("does not fit: {} lacks {}; ", unfit.op, to_text(unfit.lacks));
+  if (enough) fmt::print("a budget of {} would do\n", to_text(*enough));
+  else fmt::print("the card has too little memory for any budget that would do\n");
+}
+
+void print_result(const SimulateOptions& options, const Simulated& told) {
+  const SimResult& result = told.result;
   const EngineStats& stats = result.stats;
   fmt::print("{} on {}, budget {}; plain: {} ops in {}, peak {}, floor {}\n", options.policy, options.card, to_text(stats.budget), result.ops,
              to_text(result.plain_time), to_text(result.plain_peak), to_text(result.floor));
   if (!result.steps.empty()) print_steps(result);
   fmt::print("peak {} taken from the card, {} live; {} times over budget\n", to_text(stats.peak_reserved), to_text(stats.peak_live),
              stats.violations);
-  if (result.unfit)
-    fmt::print("does not fit: {} lacks {}; a budget of about {} would do\n", result.unfit->op, to_text(result.unfit->lacks),
-               to_text(stats.budget + result.unfit->lacks));
+  if (result.unfit) print_unfit(*result.unfit, told.enough);
 }
 
 void run_simulate(const SimulateOptions& options) {
-  const SimResult result = run(options, read_run(options.input));
-  if (options.json) fmt::print("{}\n", to_json(options, result).dump(2));
-  else print_result(options, result);
-  if (result.unfit) throw CLI::RuntimeError(kDoesNotFit);
+  const Simulated told = run(options, read_run(options.input));
+  if (options.json) fmt::print("{}\n", to_json(options, told).dump(2));
+  else print_result(options, told);
+  if (told.result.unfit) throw CLI::RuntimeError(kDoesNotFit);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "device/granules.h"
 #include "liveness/curve.h"
 #include "liveness/floor.h"
@@ -13,6 +14,13 @@
 namespace spillway {
 
 namespace {
+
+// Of a budget that does not do: the next one to try is larger by this part of it, the one after that by twice as much. What an
+// op lacks says little: it may be a hole of that length, and there is one as soon as others lie differently.
+constexpr std::int64_t kFirstStep = 64;
+
+// A text has three digits, so it is off by half a percent at most. Never down: what is told is what was tried.
+Bytes as_told(Bytes bytes) { return parse_bytes(to_text(bytes + bytes / 200 + 1_B)); }
 
 // One step's part of counts that only grow.
 class Sampler {
@@ -109,6 +117,18 @@ SimResult simulate(const Trace& recorded, const SimOptions& options) {
   if (result.unfit) result.unfit->lacks = std::max(result.unfit->lacks, result.floor - options.budget.value_or(options.card.memory));
   player.close_trace();
   return result;
+}
+
+std::optional<Bytes> find_enough(const Trace& recorded, SimOptions options, const Unfit& unfit) {
+  options.trace.clear();
+  Bytes next = options.budget.value_or(options.card.memory) + unfit.lacks;
+  for (Bytes step = std::max(next / kFirstStep, card_granule(next));; step = step * 2) {
+    next = as_told(next);
+    if (next > options.card.memory) return std::nullopt;
+    options.budget = next;
+    if (!simulate(recorded, options).unfit) return next;
+    next += step;
+  }
 }
 
 }  // namespace spillway

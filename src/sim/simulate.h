@@ -55,6 +55,10 @@ struct SimResult {
 // The last whole step of the trace. Throws InputError when it holds none, or for an unknown policy.
 [[nodiscard]] SimResult simulate(const Trace& trace, const SimOptions& options);
 
+// A budget that holds the steps, found by trying ever larger ones where that of the options did not; to_text() tells it without
+// a loss. None: the card has no such.
+[[nodiscard]] std::optional<Bytes> find_enough(const Trace& trace, SimOptions options, const Unfit& unfit);
+
 // What an engine on this card is given. Throws InputError for an unknown policy.
 [[nodiscard]] EngineOptions engine_options(const SimOptions& options);
 

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 import subprocess
 
 import pytest
@@ -64,6 +65,24 @@ def test_a_budget_that_cannot_be_met_is_told_with_its_shortfall(vgg, command):
     told = json.loads(tool(command, vgg, "--budget", "1GiB", "--json", code=3))
     shortfall = told["shortfall_bytes"] if command == "simulate" else told["budgets"][0]["shortfall_bytes"]
     assert shortfall > 1 << 30  # the floor is 2.55 GiB
+
+
+@pytest.mark.parametrize("policy", ["hybrid", "dtr", "lru"])
+@pytest.mark.parametrize("model", ["vgg16_b128", "resnet50_b16_fp32", "densenet121_b128", "gpt2m_16x1024"])
+def test_the_budget_that_would_do_does(tmp_path, model, policy):
+    trace, words = tmp_path / "step.spt", ["--policy", policy, "--steps", "3"]
+    tool("import", TRACES / f"{model}.json.gz", "-o", trace)
+    told = tool("simulate", trace, "--budget", "1%", *words, code=3)
+    enough = re.search(r"a budget of (.*?) would do", told).group(1)
+    fits = tool("simulate", trace, "--budget", enough, *words)
+    assert f"budget {enough};" in fits and "does not fit" not in fits
+
+
+def test_a_card_that_is_too_small_for_every_budget_is_told(vgg, tmp_path):
+    (tmp_path / "card.json").write_text('{"like": "v100", "name": "tiny", "memory": "2GiB"}')
+    arguments = ["simulate", vgg, "--card", tmp_path / "card.json", "--policy", "lru"]
+    assert "the card has too little memory for any budget that would do" in tool(*arguments, code=3)
+    assert json.loads(tool(*arguments, "--json", code=3))["enough_bytes"] is None
 
 
 @pytest.mark.parametrize("arguments, told", [
