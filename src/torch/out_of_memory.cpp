@@ -91,17 +91,24 @@ void describe_cause(std::ostringstream& text, const Shortage& why, Bytes smalles
   text << to_text(why.free) << " are free, the longest piece " << to_text(why.longest_free) << ". ";
 }
 
+// What the operator that failed needs, as far as it came; it raises the floor only when it is done.
+Bytes working_set(const Shortage& why) { return why.stay() + std::max(why.asked, why.coming); }
+
+// Who has nowhere to go could leave otherwise.
+Bytes floor_with(const EngineStats& stats, const Shortage& why) { return std::max(stats.floor, working_set(why) - why.homeless); }
+
 // A tenth above the largest working set is what always does. As a text it is rounded, by half a percent at most: never down.
 Bytes enough_for(const EngineStats& stats, const EngineOptions& options, const Shortage& why) {
-  const Bytes most = std::max(stats.floor, why.stay() + std::max(why.asked, why.coming));
+  const Bytes most = std::max(stats.floor, working_set(why));
   const Bytes beside = options.budget.value_or(why.budget) - why.budget;  // others', and what is no whole granule
   const Bytes enough = beside + round_up(std::max(most + most / 10, why.budget + why.asked - why.longest_free), options.granule);
   return enough + enough / 200 + 1_B;
 }
 
+// So far: what is still to come, in this step or a later one, may need more.
 void describe_remedy(std::ostringstream& text, Bytes enough, bool seen_a_step, bool homeless) {
-  text << "A budget of about " << to_text(enough) << " would do";
-  if (!seen_a_step) text << " so far; without a budget spillway tells what the whole program needs";
+  text << "A budget of about " << to_text(enough) << " would do so far";
+  if (!seen_a_step) text << "; without a budget spillway tells what the whole program needs";
   text << "; a smaller batch needs less.";
   if (homeless) text << " So would more room for what leaves: a larger --host-limit, or a --spill-dir on a disk that has some.";
 }
@@ -115,7 +122,7 @@ std::string tell(Adapter& adapter, const Shortage& why) {
   text << " does not hold " << to_text(why.asked) << " more ";
   describe_op(text, current_frame(), why, adapter.engine().made_in_op());
   describe_cause(text, why, options.smallest);
-  if (stats.floor > 0_B) text << "The largest working set of one operator so far (the floor) is " << to_text(stats.floor) << ". ";
+  text << "The largest working set of one operator so far (the floor), this one counted, is " << to_text(floor_with(stats, why)) << ". ";
   describe_remedy(text, enough_for(stats, options, why), stats.steps > 0, why.homeless > 0_B);
   return text.str();
 }

@@ -10,7 +10,7 @@ import pytest
 
 import fork_server
 from spillway import native
-from spillway.amounts import to_text
+from spillway.amounts import parse_bytes, to_text
 
 pytestmark = pytest.mark.skipif(not native.LIBRARY.exists(), reason=f"{native.LIBRARY} is not built")
 
@@ -138,6 +138,33 @@ def test_a_script_that_catches_it_goes_on_with_its_data(spillway):
     done = spillway(CATCHES, "run", "--device", "cpu", "--budget", "8MiB")
     assert done.stdout == f"caught\n{3 * 2**19}.0\n", done.stderr
     assert "plain peak" in done.stderr and "of it)" not in done.stderr  # memory comes in pieces: no share of a smaller peak
+
+
+GROWS = """
+import torch, spillway
+small = torch.ones(1 << 10)
+for step in range(2):
+    (small + small).sum()
+    spillway.step()
+large = torch.ones(1 << 19)
+try:
+    large.repeat(4)
+except torch.OutOfMemoryError as error:
+    print(error)
+"""
+
+
+def amount(pattern, text):
+    return parse_bytes(re.search(pattern, text).group(1))
+
+
+def test_the_floor_and_the_budget_that_an_error_names_count_the_operator_that_failed(spillway):
+    said = spillway(GROWS, "run", "--device", "cpu", "--budget", "8MiB").stdout
+
+    working_set = (2 << 20) + (8 << 20)  # of repeat: what it reads and what it makes
+    floor = amount(r"\(the floor\), this one counted, is (.*?)\. ", said)
+    assert floor >= working_set * 0.995, said
+    assert amount(r"A budget of about (.*?) would do so far; a smaller batch", said) >= floor
 
 
 @pytest.mark.parametrize("flags, says", [

@@ -83,4 +83,4 @@ def test_too_small_a_budget_says_what_is_in_the_way_and_names_one_that_will_do(n
     assert error is not None, "nine tenths of the floor are too little"
     assert REASONS.get(name, "") in error
     assert "nowhere to go" not in error and "the host limit" not in error and "the disk" not in error, error
-    assert_trains(name, parse_bytes(re.search(r"A budget of about (.*?) would do;", error).group(1)), policy=policy)
+    assert_trains(name, parse_bytes(re.search(r"A budget of about (.*?) would do so far;", error).group(1)), policy=policy)

@@ -61,4 +61,4 @@ def test_the_budget_that_an_error_names_will_do(seed, policy):
     error = run(seed, {"budget": stats["peak_bytes"], "policy": policy, "then": stats["floor_bytes"] * 9 // 10})["error"]
 
     assert error is not None, "nine tenths of the floor are too little"
-    assert_trains(seed, parse_bytes(re.search(r"A budget of about (.*?) would do;", error).group(1)), policy)
+    assert_trains(seed, parse_bytes(re.search(r"A budget of about (.*?) would do so far;", error).group(1)), policy)
