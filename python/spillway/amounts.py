@@ -17,23 +17,27 @@ for _power, _letter in enumerate("kmgt", start=1):
     _UNITS[_letter + "b"] = 1000**_power
 
 _AMOUNT = re.compile(r"(?P<number>\d+(?:\.\d*)?|\.\d+)\s*(?P<unit>%|[a-z]*)", re.IGNORECASE)
-_ACCEPTED = "write bytes, or a number with KiB/MiB/GiB/TiB (8G is 8GiB) or kB/MB/GB/TB, or a percentage such as 60%"
+_ACCEPTED = "write bytes, or a number with KiB/MiB/GiB/TiB (8G is 8GiB) or kB/MB/GB/TB"
 _LARGEST = 2**63 - 1  # what a signed 64-bit byte count holds
 
 
-def parse_bytes(amount: int | str, whole: int | None = None, what: str = "budget") -> int:
-    """The bytes `amount` stands for; `whole` is what a percentage refers to. ValueError names the text and the cure."""
+def parse_bytes(amount: int | str, whole: int | None = None, what: str = "budget", of: str | None = None) -> int:
+    """The bytes `amount` stands for; `whole` is what a percentage refers to, `of` what people call that.
+
+    ValueError names the text and the cure.
+    """
+    accepted = _ACCEPTED if of is None else f"{_ACCEPTED}, or a percentage such as 60% (of {of})"
     if isinstance(amount, bool) or not isinstance(amount, int | str):
-        raise ValueError(f"cannot read {what} {amount!r}: {_ACCEPTED}")
+        raise ValueError(f"cannot read {what} {amount!r}: {accepted}")
     match = _AMOUNT.fullmatch(str(amount).strip())
     unit = match["unit"].lower() if match else None
     if match is None or (unit != "%" and unit not in _UNITS):
-        raise ValueError(f"cannot read {what} '{amount}': {_ACCEPTED}")
-    value = _share(match["number"], whole, what) if unit == "%" else _scaled(match["number"], _UNITS[unit])
+        raise ValueError(f"cannot read {what} '{amount}': {accepted}")
+    value = _share(match["number"], whole, what, of) if unit == "%" else _scaled(match["number"], _UNITS[unit])
     if value < 1:
-        raise ValueError(f"{what} '{amount}' is less than one byte: {_ACCEPTED}")
+        raise ValueError(f"{what} '{amount}' is less than one byte: {accepted}")
     if value > _LARGEST:
-        raise ValueError(f"{what} '{amount}' is more than any machine has: {_ACCEPTED}")
+        raise ValueError(f"{what} '{amount}' is more than any machine has: {accepted}")
     return value
 
 
@@ -42,11 +46,11 @@ def _scaled(number: str, unit: int) -> int:
     return int(number) * unit if number.isdigit() else int(float(number) * unit)
 
 
-def _share(number: str, whole: int | None, what: str) -> int:
+def _share(number: str, whole: int | None, what: str, of: str | None) -> int:
     if whole is None:
         raise ValueError(f"cannot read {what} '{number}%': a percentage has no meaning here; {_ACCEPTED}")
     if not 0 < float(number) <= 100:
-        raise ValueError(f"cannot read {what} '{number}%': a percentage lies between 0 and 100")
+        raise ValueError(f"cannot read {what} '{number}%': a percentage{f' of {of}' if of else ''} lies between 0 and 100")
     return int(whole * float(number) / 100)
 
 

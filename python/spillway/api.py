@@ -153,12 +153,11 @@ def read_options(
 ) -> dict[str, Any]:
     """The words of enable() as the native library takes them. Touches nothing; ValueError names what is wrong."""
     device = find_device(device)
-    whole = _whole_of(device, budget, host_limit)
     options: dict[str, Any] = {
-        "budget_bytes": None if budget is None else parse_bytes(budget, whole),
+        "budget_bytes": None if budget is None else _read_budget(budget, device),
         "device": device,
         "policy": policy,
-        "host_limit_bytes": None if host_limit is None else parse_bytes(host_limit, ram_bytes(), "host limit"),
+        "host_limit_bytes": None if host_limit is None else parse_bytes(host_limit, ram_bytes(), "host limit", of="RAM"),
         "spill_dir": _find_spill_folder(spill_dir, device, watching=budget is None),
         "workspace": _one_of("workspace", workspace, WORKSPACES),
         "trace": None if trace is None else os.fspath(trace),
@@ -216,11 +215,11 @@ def _card_of_rank(cards: int) -> int:
     return int(rank) if rank.isdigit() and int(rank) < cards else 0
 
 
-def _whole_of(device: str, *amounts: int | str | None) -> int | None:
-    # Asking a card for its size initialises CUDA; only a percentage needs it.
-    if not any(isinstance(amount, str) and "%" in amount for amount in amounts):
-        return None
-    return ram_bytes() if device == "cpu" else card_bytes(int(device.partition(":")[2]))
+def _read_budget(budget: int | str, device: str) -> int:
+    of = "RAM" if device == "cpu" else "the card's memory"
+    if not isinstance(budget, str) or "%" not in budget:  # only a percentage needs the card's size, and asking for it initialises CUDA
+        return parse_bytes(budget, of=of)
+    return parse_bytes(budget, ram_bytes() if device == "cpu" else card_bytes(int(device.partition(":")[2])), of=of)
 
 
 def _find_spill_folder(given: str | os.PathLike[str] | None, device: str, watching: bool) -> str | None:
@@ -298,7 +297,7 @@ def _refuse_what_is_no_tensor(things: Any) -> None:
 def set_budget(budget: int | str) -> None:
     """Another budget from here on, read and rounded as enable() does; a smaller one takes effect before this returns."""
     job = _active()
-    amount = parse_bytes(budget, _whole_of(job.options["device"], budget))
+    amount = _read_budget(budget, job.options["device"])
     job.library.set_budget(amount)
     job.options["budget_bytes"] = amount
 

@@ -66,10 +66,10 @@ def make_parser(command: str, description: str) -> Parser:
         allow_abbrev=False,
     )
     add = parser.add_argument
-    add("--budget", metavar="AMOUNT", help="bytes, 8GiB, 8GB, or 60%% of the card (of RAM on the CPU)")
+    add("--budget", metavar="AMOUNT", help="bytes, 8GiB, 8GB, or 60%% of the card's memory (of RAM on the CPU)")
     add("--device", default="auto", metavar="DEVICE", help="auto, cpu, cuda or cuda:N (default: auto)")
     add("--policy", default=DEFAULT_POLICY, metavar="NAME", help=f"hybrid, superneurons, tensile, capuchin, mimose, checkpoint, or without plans dtr or lru (default: {DEFAULT_POLICY})")
-    add("--host-limit", metavar="AMOUNT", help="host memory for what left the device (default: 80%% of what is free)")
+    add("--host-limit", metavar="AMOUNT", help="host memory for what left the device; a percentage is of RAM (default: 80%% of what is free)")
     add("--spill-dir", metavar="DIR", help="folder for what host memory cannot take (default: the temporary folder)")
     add("--workspace", default="plain", choices=WORKSPACES, help="convolution workspace (default: plain, same bits)")
     add("--allocator", default="spillway", choices=ALLOCATORS, help="who places device memory (default: spillway)")

@@ -37,9 +37,9 @@ constexpr std::array kByteUnits = {
     Unit{"tb", kKilo * kKilo * kKilo * kKilo},
 };
 
-[[noreturn]] void refuse(std::string_view text, std::string_view why, Bytes whole) {
+[[noreturn]] void refuse(std::string_view text, std::string_view why, const Whole& whole) {
   throw InputError("\"" + std::string(text) + "\" is not an amount of memory: " + std::string(why) +
-                   "; accepted are bytes (1048576), 512MiB, 8GiB, 8G, 8GB" + (whole > 0_B ? ", 60%" : ""));
+                   "; accepted are bytes (1048576), 512MiB, 8GiB, 8G, 8GB" + (whole.size > 0_B ? ", 60% of " + std::string(whole.name) : ""));
 }
 
 constexpr bool is_space(char c) { return c == ' ' || c == '\t'; }
@@ -103,7 +103,7 @@ constexpr std::array kTimeScale = {Unit{"ns", 1}, Unit{"us", 1e3}, Unit{"ms", 1e
 
 }  // namespace
 
-Bytes parse_bytes(std::string_view text, Bytes whole) {
+Bytes parse_bytes(std::string_view text, const Whole& whole) {
   const std::string_view trimmed = trim(text);
   if (trimmed.empty()) refuse(text, "it is empty", whole);
   if (const auto count = find_plain_count(trimmed); count && *count > 0_B) return *count;
@@ -113,7 +113,7 @@ Bytes parse_bytes(std::string_view text, Bytes whole) {
   if (error == std::errc::result_out_of_range) refuse(text, "it is too large", whole);
   if (error != std::errc{} || !std::isfinite(number)) refuse(text, "it does not begin with a number", whole);
   const std::string unit = lower(trim(trimmed.substr(static_cast<std::size_t>(end - trimmed.data()))));
-  const std::optional<double> factor = find_factor(unit, whole);
+  const std::optional<double> factor = find_factor(unit, whole.size);
   if (!factor && unit == "%") refuse(text, "there is nothing here to take a percentage of", whole);
   if (!factor) refuse(text, "the unit \"" + unit + "\" is unknown", whole);
 

@@ -160,9 +160,9 @@ void run_plan(const PlanOptions& options) {
   const RecordedRun run = read_run(options.input);
   const OutlookRequest request{.trace = run.trace, .policy = *policy, .costs = costs_of(card), .tries = options.tries};
   std::vector<OutlookPoint> points;
-  if (!options.choices.empty()) points.push_back(judge_at(request, parse_bytes(options.budget, run.curve.peak), read_choices(options.choices)));
+  if (!options.choices.empty()) points.push_back(judge_at(request, read_budget(options.budget, run), read_choices(options.choices)));
   else if (options.budget.empty()) points = look_down(request, kParts);
-  else points.push_back(look_at(request, parse_bytes(options.budget, run.curve.peak)));
+  else points.push_back(look_at(request, read_budget(options.budget, run)));
   const FloorStory floor = tell_floor(run);
   if (options.json) fmt::print("{}\n", to_json(options, run, floor, points).dump(2));
   else print(options, run, floor, points);
@@ -175,7 +175,7 @@ void add_plan(CLI::App& app) {
   auto options = std::make_shared<PlanOptions>();
   CLI::App* command = app.add_subcommand("plan", "Say what a recorded step would take: slowdown over budget, the floor, and what pins it");
   add_step_input(*command, options->input);
-  command->add_option("--budget", options->budget, "One budget instead of the curve: bytes, 12GiB, or 60% of the peak");
+  command->add_option("--budget", options->budget, "One budget instead of the curve: bytes, 12GiB, or 60% of the trace's peak");
   command->add_option("--card", options->card, "A known card or a card file, for the link's rates (default: h200)");
   command->add_option("--policy", options->policy, "Who plans (default: hybrid)");
   command->add_option("--tries", options->tries, "Changes tried afterwards, as a run does between its steps (default: 0)")->check(CLI::NonNegativeNumber);

@@ -31,7 +31,7 @@ struct Simulated {
 
 Simulated run(const SimulateOptions& options, const RecordedRun& run) {
   SimOptions sim{.card = read_card(options.card), .budget = {}, .policy = options.policy, .steps = options.steps};
-  sim.budget = options.budget.empty() ? sim.card.memory : parse_bytes(options.budget, run.curve.peak);
+  sim.budget = options.budget.empty() ? sim.card.memory : read_budget(options.budget, run);
   if (*sim.budget > sim.card.memory)
     throw InputError(fmt::format("a budget of {} is more than the {} has, {}", to_text(*sim.budget), sim.card.name, to_text(sim.card.memory)));
   sim.trace = options.trace;
@@ -132,7 +132,7 @@ void add_simulate(CLI::App& app) {
   add_step_input(*command, options->input);
   command->add_option("--card", options->card, "A known card or a card file (default: h200)");
   command->add_option("--recorded-on", options->from, "The card the trace was recorded on: op times are scaled from it to --card");
-  command->add_option("--budget", options->budget, "Bytes, 12GiB, or 60% of the plain peak (default: the card's memory)");
+  command->add_option("--budget", options->budget, "Bytes, 12GiB, or 60% of the trace's peak (default: the card's memory)");
   command->add_option("--policy", options->policy, "As in `spillway run` (default: hybrid)");
   command->add_option("--steps", options->steps, "How often the step is repeated (default: 12)")->check(CLI::Range(1, 1000));
   command->add_option("--trace", options->trace, "Write a trace of the simulated run here (.spt)");

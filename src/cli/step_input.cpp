@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "liveness/liveness.h"
 #include "trace/check.h"
 #include "trace/reader.h"
@@ -13,6 +14,8 @@
 namespace spillway {
 
 Card read_card(const std::string& word) { return std::filesystem::exists(word) ? load_card(word) : find_card(word); }
+
+Bytes read_budget(const std::string& word, const RecordedRun& run) { return parse_bytes(word, {run.curve.peak, "the trace's peak"}); }
 
 void add_step_input(CLI::App& command, StepInput& input) {
   command.add_option("trace", input.file, "A trace file (.spt); its last whole step is taken")->required();

@@ -27,6 +27,9 @@ struct RecordedRun {
 // A known card by name, or a card file by path. Throws InputError naming the known ones.
 [[nodiscard]] Card read_card(const std::string& word);
 
+// Of the command's --budget: a percentage is of the step's peak, not of what a machine has. Throws InputError.
+[[nodiscard]] Bytes read_budget(const std::string& word, const RecordedRun& run);
+
 void add_step_input(CLI::App& command, StepInput& input);
 
 // Throws InputError when the file is missing, foreign or cut short, is no lawful trace, or holds no whole step.

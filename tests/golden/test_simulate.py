@@ -113,6 +113,12 @@ def test_bad_traces_are_bad_input(vgg, tmp_path, command):
     assert "no step" in tool(command, empty, code=2)
 
 
+@pytest.mark.parametrize("command", ["simulate", "plan"])
+def test_help_and_errors_say_that_a_percentage_is_of_the_traces_peak(vgg, command):
+    assert "60% of the trace's peak" in " ".join(tool(command, "--help").split())
+    assert "60% of the trace's peak" in tool(command, vgg, "--budget", "8gigs", code=2)
+
+
 def test_a_card_of_ones_own_is_read_from_a_file(vgg, tmp_path):
     (tmp_path / "card.json").write_text('{"like": "v100", "name": "slow", "in_gb_s": 1.0, "out_gb_s": 1.0}')
     arguments = ["--budget", "80%", "--policy", "lru", "--json"]

@@ -24,9 +24,9 @@ def test_a_percentage_is_a_share_of_the_whole():
 @pytest.mark.parametrize("text", ["8gigs", "", "GiB", "-1", "1e9", "8 Gi", "0x10", "eight", "5%%", "1,5GiB", True, 2.5, None])
 def test_an_unreadable_amount_is_named_with_what_is_accepted(text):
     with pytest.raises(ValueError) as refusal:
-        parse_bytes(text, whole=1000)
+        parse_bytes(text, whole=1000, of="the moon")
     message = str(refusal.value)
-    assert str(text) in message and "KiB/MiB/GiB" in message and "60%" in message
+    assert str(text) in message and "KiB/MiB/GiB" in message and "60% (of the moon)" in message
 
 
 def test_the_sentence_for_8gigs():
@@ -41,8 +41,9 @@ def test_nothing_and_more_than_everything_are_refused(text):
 
 
 def test_a_percentage_of_nothing_in_particular_is_refused():
-    with pytest.raises(ValueError, match="percentage"):
+    with pytest.raises(ValueError, match="a percentage has no meaning here") as refusal:
         parse_bytes("60%")
+    assert "such as 60%" not in str(refusal.value)
 
 
 @pytest.mark.parametrize("amount, text", [

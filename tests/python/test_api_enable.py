@@ -44,6 +44,16 @@ def test_a_percentage_is_of_ram_on_the_cpu(library, monkeypatch):
     assert library.named("enable")[0][0]["budget_bytes"] == 600
 
 
+def test_errors_say_of_what_a_percentage_is(library, monkeypatch):
+    with pytest.raises(ValueError, match=r"60% \(of RAM\)"):
+        spillway.enable("8gigs", device="cpu")
+    with pytest.raises(ValueError, match="a percentage of RAM lies between 0 and 100"):
+        spillway.enable("8GiB", device="cpu", host_limit="101%")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(ValueError, match=r"60% \(of the card's memory\)"):
+        spillway.enable("8gigs", device="cuda")
+
+
 @pytest.mark.parametrize("words, says", [
     ({"budget": "8gigs"}, "cannot read budget"), ({"budget": 0}, "less than one byte"), ({"device": "tpu"}, "unknown device"),
     ({"workspace": "none"}, "choose plain or adaptive"), ({"allocator": "jemalloc"}, "choose spillway or native"),

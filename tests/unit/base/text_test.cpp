@@ -14,7 +14,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-std::string refusal_of(std::string_view text, Bytes whole = {}) {
+std::string refusal_of(std::string_view text, const Whole& whole = {}) {
   try {
     const Bytes taken = parse_bytes(text, whole);
     return "accepted as " + std::to_string(taken.count);
@@ -63,9 +63,9 @@ TEST(ParseBytes, MindsNeitherSpacesNorCase) {
 }
 
 TEST(ParseBytes, TakesAPercentageOfTheWhole) {
-  EXPECT_EQ(parse_bytes("60%", 10_GiB), 6_GiB);
-  EXPECT_EQ(parse_bytes("12.5 %", 8_GiB), 1_GiB);
-  EXPECT_EQ(parse_bytes("150%", 8_GiB), 12_GiB);
+  EXPECT_EQ(parse_bytes("60%", {10_GiB, "it"}), 6_GiB);
+  EXPECT_EQ(parse_bytes("12.5 %", {8_GiB, "it"}), 1_GiB);
+  EXPECT_EQ(parse_bytes("150%", {8_GiB, "it"}), 12_GiB);
 }
 
 TEST(ParseBytes, RefusesAPercentageOfNothing) {
@@ -75,7 +75,7 @@ TEST(ParseBytes, RefusesAPercentageOfNothing) {
 TEST(ParseBytes, NamesTheTextAndWhatIsAcceptedWhenItRefuses) {
   EXPECT_THAT(refusal_of("8 parsecs"), AllOf(HasSubstr("\"8 parsecs\""), HasSubstr("\"parsecs\" is unknown"), HasSubstr("8GiB")));
   EXPECT_THAT(refusal_of("8 parsecs"), Not(HasSubstr("60%")));
-  EXPECT_THAT(refusal_of("8 parsecs", 1_GiB), HasSubstr("60%"));
+  EXPECT_THAT(refusal_of("8 parsecs", {1_GiB, "the moon"}), HasSubstr("60% of the moon"));
 }
 
 TEST(ParseBytes, RefusesWhatIsNoNumber) {
