@@ -103,7 +103,9 @@ Json to_json(const OutlookPoint& point) {
 }
 
 Json to_json(const PlanOptions& options, const RecordedRun& run, const FloorStory& floor, const std::vector<OutlookPoint>& points) {
+  const std::string device = recorded_on(run.trace);
   Json json{{"card", options.card},
+            {"recorded_on", device.empty() ? Json() : Json(device)},
             {"policy", options.policy},
             {"peak_bytes", run.curve.peak.count},
             {"plain_time_ns", points[0].predicted.plain_time.count},
@@ -137,6 +139,7 @@ void print_point(const OutlookPoint& point, Bytes peak, const TableUnit& unit) {
 }
 
 void print(const PlanOptions& options, const RecordedRun& run, const FloorStory& floor, const std::vector<OutlookPoint>& points) {
+  fmt::print("{}", tell_recorded_elsewhere(run.trace, read_card(options.card)));
   fmt::print("{} on {}: peak {}, {} plain\n", options.policy, options.card, to_text(run.curve.peak), to_text(points[0].predicted.plain_time));
   const TableUnit unit = unit_for(run.curve.peak);
   fmt::print("{:>9}  {:>5}  {:>9}  {:>8}  {:>9}  {:>9}  {:>9}  {:>9}\n", unit.name, "peak", "ms", "slower", fmt::format("moved {}", unit.name), "rebuilt",

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <cctype>
 #include <filesystem>
 
 #include "base/error.h"
@@ -13,7 +14,31 @@
 
 namespace spillway {
 
+namespace {
+
+std::string letters_of(std::string_view name) {
+  std::string letters;
+  for (const unsigned char letter : name)
+    if (std::isalnum(letter)) letters.push_back(static_cast<char>(std::tolower(letter)));
+  return letters;
+}
+
+}  // namespace
+
 Card read_card(const std::string& word) { return std::filesystem::exists(word) ? load_card(word) : find_card(word); }
+
+std::string recorded_on(const Trace& trace) {
+  for (const Event& event : trace.events)
+    if (const Fact* fact = std::get_if<Fact>(&event); fact != nullptr && fact->key == "device") return fact->value;
+  return {};
+}
+
+// A driver says "NVIDIA H200" or "Tesla V100-SXM2-16GB" where a card here is called H200 or V100.
+std::string tell_recorded_elsewhere(const Trace& trace, const Card& card) {
+  const std::string device = recorded_on(trace);
+  if (device.empty() || letters_of(device).find(letters_of(card.name)) != std::string::npos) return {};
+  return fmt::format("recorded on {}: op times are from there, the link's figures those of {} (--card chooses)\n", device == "host" ? "the CPU" : device, card.name);
+}
 
 Bytes read_budget(const std::string& word, const RecordedRun& run) { return parse_bytes(word, {run.curve.peak, "the trace's peak"}); }
 

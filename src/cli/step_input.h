@@ -27,6 +27,11 @@ struct RecordedRun {
 // A known card by name, or a card file by path. Throws InputError naming the known ones.
 [[nodiscard]] Card read_card(const std::string& word);
 
+// The device that the trace names as its own; empty: it names none.
+[[nodiscard]] std::string recorded_on(const Trace& trace);
+// A line that says so, if that is another than this card.
+[[nodiscard]] std::string tell_recorded_elsewhere(const Trace& trace, const Card& card);
+
 // Of the command's --budget: a percentage is of the step's peak, not of what a machine has. Throws InputError.
 [[nodiscard]] Bytes read_budget(const std::string& word, const RecordedRun& run);
 

@@ -119,6 +119,38 @@ def test_help_and_errors_say_that_a_percentage_is_of_the_traces_peak(vgg, comman
     assert "60% of the trace's peak" in tool(command, vgg, "--budget", "8gigs", code=2)
 
 
+@pytest.fixture
+def recorded_on(vgg, tmp_path):
+    def make(device):
+        tool("export", vgg, "-o", tmp_path / "all.jsonl")
+        head, *events = (tmp_path / "all.jsonl").read_text().splitlines()
+        fact = json.dumps({"event": "fact", "key": "device", "value": device})
+        (tmp_path / "all.jsonl").write_text("\n".join([head, fact, *events]) + "\n")
+        tool("import", tmp_path / "all.jsonl", "-o", tmp_path / "told.spt")
+        return tmp_path / "told.spt"
+
+    return make
+
+
+@pytest.mark.parametrize("device, card, elsewhere", [
+    ("host", "h200", "recorded on the CPU: op times are from there, the link's figures those of H200 (--card chooses)\n"),
+    ("NVIDIA GeForce RTX 3090", "v100", "recorded on NVIDIA GeForce RTX 3090: op times are from there, the link's figures those of V100 (--card chooses)\n"),
+    ("NVIDIA GeForce RTX 3090", "rtx3090", ""),
+    ("NVIDIA H200", "h200", ""),
+])  # fmt: skip
+def test_a_trace_from_elsewhere_says_whose_figures_are_used(recorded_on, device, card, elsewhere):
+    trace = recorded_on(device)
+    for command in (["plan"], ["simulate", "--policy", "lru", "--steps", "1"]):
+        told = tool(*command, trace, "--card", card, "--budget", "90%")
+        assert told.startswith(elsewhere) and ("recorded on" in told) == bool(elsewhere)
+    assert json.loads(tool("plan", trace, "--card", card, "--budget", "90%", "--json"))["recorded_on"] == device
+
+
+def test_times_scaled_from_the_card_they_were_recorded_on_need_no_word(recorded_on):
+    told = tool("simulate", recorded_on("NVIDIA H200"), "--card", "v100", "--recorded-on", "h200", "--policy", "lru", "--steps", "1", "--budget", "90%")
+    assert "recorded on" not in told
+
+
 def test_a_card_of_ones_own_is_read_from_a_file(vgg, tmp_path):
     (tmp_path / "card.json").write_text('{"like": "v100", "name": "slow", "in_gb_s": 1.0, "out_gb_s": 1.0}')
     arguments = ["--budget", "80%", "--policy", "lru", "--json"]
