@@ -8,8 +8,8 @@ from collections.abc import Callable
 from spillway.hooks import has_memory
 
 
-def cpu_bytes(is_ours: Callable[[int], bool]) -> int:
-    """Bytes of all CPU tensors Python can reach, shared storages once, without ours. What lives in C++ alone is not seen."""
+def cpu_storages(is_ours: Callable[[int], bool]) -> dict[int, int]:
+    """Bytes of the storages of all CPU tensors Python can reach, by address, without ours. What lives in C++ alone is not seen."""
     import torch
 
     sizes: dict[int, int] = {}
@@ -17,6 +17,7 @@ def cpu_bytes(is_ours: Callable[[int], bool]) -> int:
         for thing in gc.get_objects():
             if not has_memory(type(thing)) or thing.device.type != "cpu" or thing.layout is not torch.strided:
                 continue
-            storage = thing.untyped_storage()
-            sizes[storage._cdata] = 0 if is_ours(storage._cdata) else storage.nbytes()
-    return sum(sizes.values())
+            storage = torch._C.TensorBase.untyped_storage(thing)  # past our hook: nobody comes home to be counted
+            if not is_ours(storage._cdata):
+                sizes[storage._cdata] = storage.nbytes()
+    return sizes

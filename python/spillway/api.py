@@ -34,6 +34,7 @@ class _Job:
         self.options = options
         self.words = words  # of enable(), as they were given
         self.watcher = StepWatcher(self._step, self._set_phase, self._tell_roles)
+        self.there_before: frozenset[int] = frozenset()  # storages on the CPU that are not ours
         self._cache_is_new = "cache_dir" in options
         self._multithreading_before = True
         self._undo_card: Any = None
@@ -107,7 +108,8 @@ def enable(
         raise ValueError("Spillway is already on: use set_budget() to change the budget, or disable() first")
     library = native.load()
     options = read_options(budget, device, policy, host_limit, spill_dir, workspace, trace, allocator, poison, min_evict, trace_steps, cache)
-    _refuse_below_what_is_there(options, library)
+    if options["device"] == "cpu":  # a card is asked by the library
+        _refuse_below_what_is_there(options["budget_bytes"], library)
     if "cache_dir" in options:
         options["cache_writer"] = kept_steps.writer(options["device"])  # here, because asking a card for its name initialises CUDA
         if options["device"] != "cpu" and _last_stats is None:  # the first enable() of a process settles what ops are thought to take
@@ -115,6 +117,7 @@ def enable(
             options |= {"rates": found} if found else {}
     library.enable(options)
     job = _Job(library, options, words)
+    job.there_before = frozenset(already.cpu_storages(library.storage_is_ours)) if options["device"] == "cpu" else frozenset()
     try:
         job.start()
     except BaseException:
@@ -123,16 +126,16 @@ def enable(
     _job = job
 
 
-def _refuse_below_what_is_there(options: dict[str, Any], library: native.Library) -> None:
-    # A card is asked by the library. From the second enable() on, some of what is there is ours and can leave.
-    budget = options["budget_bytes"]
-    if options["device"] != "cpu" or budget is None:
-        return
-    if already.cpu_bytes(library.storage_is_ours) <= budget:
+def _refuse_below_what_is_there(budget: int | None, library: native.Library, among: frozenset[int] | None = None) -> None:
+    # From the second enable() on, some of what is there is ours and can leave. `among`: nobody else counts.
+    def there_now() -> int:
+        sizes = already.cpu_storages(library.storage_is_ours)
+        return sum(size for storage, size in sizes.items() if among is None or storage in among)
+
+    if budget is None or there_now() <= budget:
         return
     gc.collect()  # a notebook's old cells are cycles nobody has collected yet
-    there = already.cpu_bytes(library.storage_is_ours)
-    if there > budget:
+    if (there := there_now()) > budget:
         raise ValueError(f"a budget of {to_text(budget)} is below what is allocated already: tensors made before hold "
                          f"{to_text(there)}; free them first, or choose more")  # fmt: skip
 
@@ -295,9 +298,11 @@ def _refuse_what_is_no_tensor(things: Any) -> None:
 
 
 def set_budget(budget: int | str) -> None:
-    """Another budget from here on, read and rounded as enable() does; a smaller one takes effect before this returns."""
+    """Another budget from here on, read, rounded and refused as enable() does; a smaller one takes effect before this returns."""
     job = _active()
     amount = _read_budget(budget, job.options["device"])
+    if job.there_before:
+        _refuse_below_what_is_there(amount, job.library, among=job.there_before)
     job.library.set_budget(amount)
     job.options["budget_bytes"] = amount
 

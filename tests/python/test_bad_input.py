@@ -206,6 +206,30 @@ def test_it_is_refused_the_second_time_as_well_and_what_is_ours_does_not_count(s
     assert done.stdout.splitlines() == [said, f"True {[2.0**20, 2.0**19, 2.0**19]}"], done.stdout + done.stderr
 
 
+LATE_CHANGE = """
+import spillway, torch, numpy
+before = torch.ones(1 << 20)
+spillway.enable("16MiB", device="cpu")
+ours = [torch.ones(1 << 20) for _ in range(6)]
+mapped = torch.from_numpy(numpy.ones(1 << 22, numpy.float32))  # others' memory, but not made before
+for budget in ("3MiB", "4MiB"):
+    try:
+        spillway.set_budget(budget)
+    except ValueError as error:
+        print(error)
+    print(spillway.stats()["budget_bytes"] >> 20)
+del before
+spillway.set_budget("3MiB")
+"""
+
+
+def test_a_budget_below_the_tensors_made_before_is_refused_later_as_well(server, tmp_path):
+    done = server.execute(LATE_CHANGE, tmp_path)
+
+    said = "a budget of 3.00 MiB is below what is allocated already: tensors made before hold 4.00 MiB; free them first, or choose more"
+    assert done.stdout.splitlines() == [said, "16", "4"] and done.returncode == 0, done.stdout + done.stderr
+
+
 SMALL = """
 import spillway, torch
 spillway.enable("100KiB", device="cpu")
