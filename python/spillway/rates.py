@@ -1,4 +1,5 @@
-"""How fast a card is, measured once per machine and kept in the cache folder: what operators take is estimated from it before any ran.
+"""How fast a card and its link are, measured once per machine and kept in the cache folder: what operators take is estimated from it
+before any ran, and plans reckon with what copies take, and with what they cost the kernels beside them.
 
 A file that is missing or damaged is measured anew; one that cannot be written does no harm, nor does a card too full to be measured.
 """
@@ -12,8 +13,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 FILE = "rates.json"
-NAMES = ("bytes_per_nano", "half_flops_per_nano", "single_flops_per_nano")
+NAMES = ("bytes_per_nano", "half_flops_per_nano", "single_flops_per_nano", "out_bytes_per_nano", "in_bytes_per_nano", "out_price", "in_price")
 COPIED, WIDTH, ROUNDS = 128 << 20, 4096, 5  # larger than any cache on a card; wide enough for dense arithmetic
+BESIDE = 8  # pairs of kernels beside copies: some milliseconds
+LEAST_PRICE = 1e-6  # nanoseconds of compute a byte: what is not seen is little, not nothing
 
 Rates = dict[str, float]
 
@@ -54,32 +57,76 @@ def _write(file: Path, known: dict[str, Rates]) -> None:
 
 
 def measure_card(device: str) -> Rates:
-    """A copy and two matrix products, before there is a budget; what they took is given back."""
+    """Before there is a budget; what it takes is given back."""
     import torch
 
-    def fastest(work: Callable[[], object]) -> float:
-        times = []
-        for _ in range(ROUNDS):
-            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            begin.record()
-            work()
-            end.record()
-            end.synchronize()
-            times.append(begin.elapsed_time(end) * 1e6)
-        return min(times)
+    with torch.cuda.device(device):
+        rates = _measure_kernels(device) | _measure_link(device)
+        torch._C._cuda_clearCublasWorkspaces()
+        torch.cuda.empty_cache()
+    return rates
+
+
+def _fastest(work: Callable[[], object], before: Callable[[], object] = lambda: None) -> float:
+    import torch
+
+    times = []
+    for _ in range(ROUNDS):
+        torch.cuda.synchronize()
+        before()
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        work()
+        end.record()
+        end.synchronize()
+        times.append(begin.elapsed_time(end) * 1e6)
+    return min(times)
+
+
+def _measure_kernels(device: str) -> Rates:
+    """A copy and two matrix products."""
+    import torch
 
     def product(dtype: torch.dtype) -> float:
         left = torch.ones(WIDTH, WIDTH, device=device, dtype=dtype)
         into = torch.empty_like(left)
-        return 2.0 * WIDTH**3 / fastest(lambda: torch.mm(left, left, out=into))
+        return 2.0 * WIDTH**3 / _fastest(lambda: torch.mm(left, left, out=into))
 
-    def copy() -> float:
-        source = torch.ones(COPIED, device=device, dtype=torch.uint8)
-        into = torch.empty_like(source)
-        return 2.0 * COPIED / fastest(lambda: into.copy_(source))
+    source = torch.ones(COPIED, device=device, dtype=torch.uint8)
+    into = torch.empty_like(source)
+    copied = 2.0 * COPIED / _fastest(lambda: into.copy_(source))
+    return dict(zip(NAMES[:3], (copied, product(torch.bfloat16), product(torch.float32)), strict=True))
 
-    with torch.cuda.device(device):
-        rates = dict(zip(NAMES, (copy(), product(torch.bfloat16), product(torch.float32)), strict=True))
-        torch._C._cuda_clearCublasWorkspaces()
-        torch.cuda.empty_cache()
-    return rates
+
+def _measure_link(device: str) -> Rates:
+    """Copies to and from pinned memory, alone; then kernels, alone and beside them."""
+    import torch
+
+    here, there = torch.ones(COPIED, dtype=torch.uint8), torch.ones(COPIED, device=device, dtype=torch.uint8)
+    left = torch.randn(WIDTH, WIDTH, device=device).bfloat16()
+    product, copy, aside = torch.empty_like(left), torch.empty_like(there), torch.cuda.Stream()
+    runtime = torch.cuda.cudart()
+    torch.cuda.check_error(int(runtime.cudaHostRegister(here.data_ptr(), COPIED, 0)))
+
+    def kernels() -> None:
+        for _ in range(BESIDE):
+            torch.mm(left, left, out=product)
+            copy.copy_(there)
+
+    def price(move: Callable[[], object], rate: float) -> float:
+        def enqueue() -> None:
+            with torch.cuda.stream(aside):
+                for _ in range(int(2 * alone * rate / COPIED) + 1):  # more than enough to outlast the kernels
+                    move()
+
+        return max((_fastest(kernels, enqueue) - alone) / (alone * rate), LEAST_PRICE)
+
+    try:
+        moves = (lambda: here.copy_(there, non_blocking=True), lambda: there.copy_(here, non_blocking=True))
+        rates = [COPIED / _fastest(move) for move in moves]
+        kernels()
+        alone = _fastest(kernels)
+        return dict(zip(NAMES[3:], (*rates, *(price(move, rate) for move, rate in zip(moves, rates, strict=True))), strict=True))
+    finally:
+        torch.cuda.synchronize()
+        runtime.cudaHostUnregister(here.data_ptr())

@@ -105,9 +105,14 @@ std::unique_ptr<Adapter> start_on_cpu(const nlohmann::json& options) {
   Rates rates;
   const auto found = options.find("rates");
   if (found == options.end()) return rates;
-  rates.bytes_per_nano = found->value("bytes_per_nano", rates.bytes_per_nano);
-  rates.half_flops_per_nano = found->value("half_flops_per_nano", rates.half_flops_per_nano);
-  rates.single_flops_per_nano = found->value("single_flops_per_nano", rates.single_flops_per_nano);
+  const auto read = [&](const char* name, double& rate) { rate = found->value(name, rate); };
+  read("bytes_per_nano", rates.bytes_per_nano);
+  read("half_flops_per_nano", rates.half_flops_per_nano);
+  read("single_flops_per_nano", rates.single_flops_per_nano);
+  read("out_bytes_per_nano", rates.out_bytes_per_nano);
+  read("in_bytes_per_nano", rates.in_bytes_per_nano);
+  read("out_price", rates.out_price);
+  read("in_price", rates.in_price);
   return rates;
 }
 

@@ -6,7 +6,9 @@ import pytest
 
 from spillway import rates
 
-FAST = {"bytes_per_nano": 3500.0, "half_flops_per_nano": 550e3, "single_flops_per_nano": 45e3}
+FAST = {"bytes_per_nano": 3500.0, "half_flops_per_nano": 550e3, "single_flops_per_nano": 45e3,
+        "out_bytes_per_nano": 55.0, "in_bytes_per_nano": 55.0, "out_price": 2e-4, "in_price": 6e-4}  # fmt: skip
+BEFORE = {name: FAST[name] for name in rates.NAMES[:3]}  # as kept by a version that knew nothing of the link
 SLOW = {name: rate / 10 for name, rate in FAST.items()}
 
 
@@ -22,7 +24,7 @@ def test_a_machine_is_measured_once(tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == [rates.FILE]
 
 
-@pytest.mark.parametrize("text", ["", "{", "[1]", json.dumps({"a card": {}}), json.dumps({"a card": FAST | {"bytes_per_nano": 0.0}}),
+@pytest.mark.parametrize("text", ["", "{", "[1]", json.dumps({"a card": {}}), json.dumps({"a card": BEFORE}), json.dumps({"a card": FAST | {"bytes_per_nano": 0.0}}),
                                   json.dumps({"a card": FAST | {"bytes_per_nano": "fast"}})])  # fmt: skip
 def test_a_damaged_file_is_measured_anew(tmp_path, text):
     (tmp_path / rates.FILE).write_text(text)
