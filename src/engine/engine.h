@@ -26,6 +26,7 @@
 #include "engine/apart.h"
 #include "engine/course.h"
 #include "engine/early.h"
+#include "engine/host_pace.h"
 #include "engine/layout.h"
 #include "engine/planner.h"
 #include "engine/policy.h"
@@ -297,8 +298,7 @@ class Engine {
   // With the lock: no op of another thread runs until the turn has ended.
   void begin_turn(Lock& lock);
   void end_turn();
-  // Whether an op may lack memory in its middle that another attempt would find: because somebody had to leave, or because
-  // ops of several threads were seen at once.
+  // Whether an op may lack memory that another attempt would find: somebody had to leave, or ops of several threads ran at once.
   [[nodiscard]] bool may_lack_memory() const { return is_tight() || crowds_.load(std::memory_order_relaxed); }
 
   // --- control: these take the lock themselves ----------------------------------------------------------------------
@@ -320,8 +320,7 @@ class Engine {
   [[nodiscard]] bool has_tiers() const { return mover_.has_tiers(); }
   // Bytes of the device that others hold and that count against the budget. Makes room for them.
   void set_outside(Bytes outside);
-  // The same ahead of time, for what is about to be taken: false, and nothing has changed, when there is no room and, if
-  // anybody may leave for it, none can be made.
+  // The same for what is about to be taken: false, and nothing has changed, when there is no room and, if anybody may leave, none can be made.
   [[nodiscard]] bool try_set_outside(Bytes outside, bool may_evict);
   // Gives free memory back to the device; with `wait`, also what enqueued work still uses.
   void trim(bool wait = false);
@@ -455,6 +454,7 @@ class Engine {
   void plan_with_more_open();
   void count_open(const Block& block, int sign);
   void follow_link();
+  void follow_host();
   void settle_layout(bool followed, Lock& lock);
   void change_course(Lock& lock);
   void follow(std::shared_ptr<const Script> script, Lock& lock);
@@ -564,6 +564,7 @@ class Engine {
   int reactive_steps_ = 0;               // until one is recorded anew
   bool retimes_ = false;                 // the ops of this step are measured again
   int retimings_ = 0;                    // of what is recorded
+  HostPace pace_;                        // in steps by its plans
   Planner planner_;
   Course course_;
   Returns returns_;
@@ -583,8 +584,7 @@ class Engine {
   int link_pause_ = 0, next_link_pause_ = 4;  // steps with another link until plans follow it; the same after that
   std::int64_t slack_ = 0;  // percent of the budget that plans leave free
   std::vector<Repertoire::Lesson> lessons_;  // not taken in yet
-  bool choosing_ = false;   // the next size to plan for
-  bool sated_ = false;      // there was none, and nothing has changed since
+  bool choosing_ = false, sated_ = false;  // the next size to plan for; there was none, and nothing has changed since
   std::int64_t rests_until_ = 0;  // the step before which nobody plans for a size that was not asked for
   Study study_;             // the last: it ends before what its jobs use
 };

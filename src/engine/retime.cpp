@@ -52,4 +52,13 @@ void Engine::retime(const std::vector<Nanos>& durations, Lock& lock) {
   remember_later(steps, lock);
 }
 
+// Only where the card's own times were measured while the host was ahead: otherwise nobody knows who was late.
+void Engine::follow_host() {
+  const std::optional<Nanos> took = course_.stride.time();
+  if (!took || retimings_ == 0 || retimes_ || planner_.busy() || course_.before) return;
+  if (!pace_.observe(*took, course_.promise)) return;
+  course_.stride = {};
+  start_planning(/*anew=*/false, /*outdated=*/false);
+}
+
 }  // namespace spillway

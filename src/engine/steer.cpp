@@ -164,6 +164,7 @@ void Engine::steer_end_step(const std::vector<Nanos>& durations, Lock& lock) {
     open_need_ = 0_B;
     recorded_time_.reset();  // it was recorded in another run
     retimings_ = 0;
+    pace_ = {};
     start_planning(/*anew=*/true);
     planner_.wait_for_first(kMostWait);
   }
@@ -197,6 +198,7 @@ void Engine::steer_end_step(const std::vector<Nanos>& durations, Lock& lock) {
       open_need_ = 0_B;
       reactive_steps_ = kPatience;
       retimings_ = 0;
+      pace_ = {};
       start_planning(/*anew=*/true);
     }
   } else if (!recorder_.on() && course_.script && course_.missed > 0) {
@@ -206,7 +208,7 @@ void Engine::steer_end_step(const std::vector<Nanos>& durations, Lock& lock) {
   }
   stats_.planning += device_.now() - begin;
   if (recorder_.on_planned_step() && !course_.script) recorded_from_ = settled_now(lock);
-  if (course_.steps > 0 && recorded_) follow_link();
+  if (course_.steps > 0 && recorded_) follow_link(), follow_host();
   change_course(lock);
   retimes_ = is_time_to_retime();
   course_.begin_step();
@@ -278,7 +280,9 @@ void Engine::begin_recording(bool sample) {
 void Engine::start_planning(bool anew, bool outdated) {
   course_.outdated = outdated;
   const Bytes budget = arena_.limit() * (kSlackParts - slack_) / kSlackParts;
-  planner_.start({.steps = recorded_, .costs = options_.costs, .budget = budget, .ground = ground(), .policy = options_.plans,
+  Costs costs = options_.costs;
+  costs.host_step = pace_.host_step();
+  planner_.start({.steps = recorded_, .costs = costs, .budget = budget, .ground = ground(), .policy = options_.plans,
                   .rounds = options_.plan_rounds, .standing = outdated ? nullptr : course_.script, .anew = anew, .at_once = options_.plans_at_once,
                   .prepare = [this](Bytes bytes, const auto& stop) { mover_.prepare_host(bytes, stop); }});
 }

@@ -24,6 +24,7 @@ struct Costs {
   Nanos per_replay;                                      // on top of the operator's own time
   // The host's time for each: it shows only where the host is late, but that it may be anywhere.
   Nanos host_per_copy = 25_us, host_per_replay = 15_us;
+  Nanos host_step;  // the host's time for the step itself, where steps wait for it; zero: it runs ahead
 };
 
 struct PlannedGap {
@@ -54,7 +55,7 @@ struct Prediction {
   Bytes peak_home;   // of bytes whose storages are there: without those still leaving
   OpPlace peak_op = 0;
   Nanos time, plain_time, stall, rebuild;
-  Nanos effort;          // the host's, for copies and reruns: in no time above
+  Nanos effort;          // the host's, for copies and reruns: in `time` only where the step waits for the host
   Bytes moved, rebuilt;  // moved: one way
 };
 

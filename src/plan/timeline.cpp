@@ -46,8 +46,9 @@ Outcome& Timeline::run(std::span<const Choice> choices, BlockLog* log) {
   for (at_ = 0; at_ < step_.op_count(); ++at_) run_op(at_);
   end_lives(step_.op_count());
   outcome_.starts[step_.op_count()] = clock_;
-  outcome_.sum.time = clock_;
-  outcome_.sum.plain_time = step_.starts()[step_.op_count()];
+  const Nanos host = problem_.costs().host_step;
+  outcome_.sum.time = host > 0_ns ? std::max(clock_, host + outcome_.sum.effort) : clock_;
+  outcome_.sum.plain_time = std::max(step_.starts()[step_.op_count()], host);
   for (OpPlace op = 0; op < step_.op_count(); ++op) {
     if (outcome_.during[op] <= outcome_.sum.peak) continue;
     outcome_.sum.peak = outcome_.during[op];

@@ -1,0 +1,44 @@
+#include "engine/host_pace.h"
+
+#include <gtest/gtest.h>
+
+namespace spillway {
+namespace {
+
+Prediction promise(Nanos time, Nanos effort) {
+  Prediction promise;
+  promise.time = time;
+  promise.effort = effort;
+  return promise;
+}
+
+TEST(HostPace, AHostThatKeepsUpIsNoNews) {
+  HostPace pace;
+  EXPECT_FALSE(pace.observe(27_ms, promise(26_ms, 4_ms)));
+  EXPECT_FALSE(pace.observe(20_ms, promise(26_ms, 4_ms)));  // faster than planned: not the host's doing
+  EXPECT_EQ(pace.host_step(), 0_ns);
+}
+
+TEST(HostPace, WhatALateStepTakesWithoutItsEffortIsTheHostsOwnTime) {
+  HostPace pace;
+  EXPECT_TRUE(pace.observe(38_ms, promise(26_ms, 4_ms)));
+  EXPECT_EQ(pace.host_step(), 34_ms);
+}
+
+TEST(HostPace, AHostThatWasLateMayCatchUp) {
+  HostPace pace;
+  EXPECT_TRUE(pace.observe(38_ms, promise(26_ms, 4_ms)));
+  EXPECT_FALSE(pace.observe(37_ms, promise(38_ms, 4_ms)));
+  EXPECT_TRUE(pace.observe(31_ms, promise(38_ms, 4_ms)));
+  EXPECT_EQ(pace.host_step(), 27_ms);
+}
+
+TEST(HostPace, AHostWhosePaceKeepsChangingIsNotFollowedForEver) {
+  HostPace pace;
+  int followed = 0;
+  for (int i = 0; i < 20; ++i) followed += pace.observe(i % 2 == 0 ? 40_ms : 20_ms, promise(30_ms, 1_ms)) ? 1 : 0;
+  EXPECT_EQ(followed, 4);
+}
+
+}  // namespace
+}  // namespace spillway
