@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 
 from spillway import flags
 from spillway.bench import table
-from spillway.bench.cells import GIB, Cell
+from spillway.bench.cells import FLOOR, GIB, Cell
 
 PEERS = ("checkpoint", "save_on_cpu", "compile-1.0", "compile-0.5", "compile-0.2")
 POLICIES = ("hybrid", "dtr", "lru", "superneurons", "tensile", "capuchin")
@@ -89,10 +89,11 @@ def wanted_cells(row: Row | Farthest, methods: Sequence[str] | None, shares: Seq
 
 
 def processes(cells: list[tuple[str, str | None]]) -> list[list[tuple[str, str | None]]]:
-    """Which cells share a process: all of a policy; the simple peers with plain. A compiler stays for itself."""
-    groups: dict[str, list[tuple[str, str | None]]] = {}
+    """Which cells share a process: all of a policy; the simple peers with plain. A compiler stays for itself, and so does a budget
+    near the floor, in which what other runs have left on the card has no room."""
+    groups: dict[tuple[str, bool], list[tuple[str, str | None]]] = {}
     for method, share in cells:
-        groups.setdefault("plain" if method in ("plain", "checkpoint", "save_on_cpu") else method, []).append((method, share))
+        groups.setdefault(("plain" if method in ("plain", "checkpoint", "save_on_cpu") else method, share == FLOOR), []).append((method, share))
     return list(groups.values())
 
 

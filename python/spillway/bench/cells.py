@@ -15,6 +15,7 @@ from typing import Any
 
 GIB = 1 << 30
 ABOVE_FLOOR = 1.1
+FLOOR = "floor"  # as a share
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +63,7 @@ def plain_peak(folder: Path, row: str) -> int | None:
 
 def budget_of(folder: Path, row: str, share: str) -> int:
     watch = Cell(folder, row, "watch", None).read() or {}
-    if share == "floor":
+    if share == FLOOR:
         if "floor_bytes" not in watch:
             raise ValueError(f"the floor of {row} is not known yet: measure its watch first")
         return int(watch["floor_bytes"] * ABOVE_FLOOR)

@@ -22,7 +22,7 @@ from spillway.bench.cells import read_all
 METHODS = ("checkpoint", "hybrid", "mimose", "dtr", "lru")
 SHARES = ("80", "60", "45")
 ROWS = {name: None for name in ("bert-squad", "bert-swag", "bert-qqp", "t5-squad", "t5-qqp", "retinanet")}
-WARM, TIMED = 32, 48  # ten samples teach what there is to learn; the rest of the warm steps is for plans to be made
+WARM, TIMED = 64, 48  # ten samples teach what there is to learn; the rest of the warm steps is for plans to be made and memory to be pinned
 
 
 @dataclasses.dataclass

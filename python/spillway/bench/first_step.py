@@ -3,10 +3,11 @@
     bench/first_step --minutes 8
     bench/first_step --device cpu --small
 
-Each over the plain step of its own kind: the first over a plain run's first, in a process whose kernels are loaded already. The aims:
-the first step's slowdown at most 1.3 times the steady one's, and at most 1.5 times as many bytes moved and recomputed. "Again" is the
-first step once more in the same process: what that is shorter by is spent once, on memory pinned and kernels loaded. Cells are files,
-as those of `spillway bench`, and each has a process of its own. This module only decides and starts; it imports no torch.
+Each over the plain step of its own kind: the first over a plain run's first, both of processes that do nothing else. The aims:
+the first step's slowdown at most 1.3 times the steady one's, and at most 1.5 times as many bytes moved and recomputed. "Loaded" is the
+same in a process whose kernels are loaded and whose algorithms are found already, "again" the first step once more in that process: what
+it is shorter by is spent once a process, on memory that is pinned. Cells are files, as those of `spillway bench`, and each has processes of
+its own. This module only decides and starts; it imports no torch.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def markdown(folder: Path) -> str:
     cells = [cell for cell in read_all(folder) if cell["method"] == "hybrid"]
     if not cells:
         return f"nothing measured yet in {folder}"
-    head = ("first step", "budget", "plain ms, first / steady", "first over plain", "again", "steady over plain", f"aim {MOST_TIME}",
+    head = ("first step", "budget", "plain ms, first / steady", "first over plain", "loaded", "again", "steady over plain", f"aim {MOST_TIME}",
             "moved GiB, first / steady", "recomputed GiB, first / steady", f"aim {MOST_BYTES}", "bits")  # fmt: skip
     cells.sort(key=lambda cell: ([*ROWS].index(cell["row"]), -float(cell["share"])))
     return table.lines_of(head, [line_of(cell) for cell in cells])
@@ -56,11 +57,12 @@ def markdown(folder: Path) -> str:
 def line_of(cell: dict[str, Any]) -> list[str]:
     name = [cell["row"], f"{cell['share']} %"]
     if "failed" in cell:
-        return [*name, "", "failed: " + cell["failed"].splitlines()[0][:90], "", "", "", "", "", "", ""]
-    first, steady = cell["first_ms"] / cell["plain_first_ms"], cell["ms"] / cell["plain_ms"]
+        return [*name, "", "failed: " + cell["failed"].splitlines()[0][:90], "", "", "", "", "", "", "", ""]
+    first, steady = cell["fresh_first_ms"] / cell["fresh_plain_first_ms"], cell["ms"] / cell["plain_ms"]
+    loaded, again = (cell[f"{which}_ms"] / cell["plain_first_ms"] - 1 for which in ("first", "again"))
     of_first, of_steady = (cell[f"{which}_moved_bytes"] + cell[f"{which}_dropped_bytes"] for which in ("first", "steady"))
     pair = lambda what: f"{table.gib(cell[f'first_{what}_bytes'])} / {table.gib(cell[f'steady_{what}_bytes'])}"  # noqa: E731
-    return [*name, f"{cell['plain_first_ms']:.1f} / {cell['plain_ms']:.1f}", table.percent(first - 1), table.percent(cell["again_ms"] / cell["plain_first_ms"] - 1), table.percent(steady - 1),
+    return [*name, f"{cell['fresh_plain_first_ms']:.0f} / {cell['plain_ms']:.1f}", table.percent(first - 1), table.percent(loaded), table.percent(again), table.percent(steady - 1),
             judged(first / steady, MOST_TIME), pair("moved"), pair("dropped"), judged(of_first / of_steady if of_steady else None, MOST_BYTES),
             "equal" if cell["bits"] else "DIFFER"]  # fmt: skip
 
