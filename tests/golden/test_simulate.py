@@ -142,7 +142,7 @@ def test_a_trace_from_elsewhere_says_whose_figures_are_used(recorded_on, device,
     trace = recorded_on(device)
     for command in (["plan"], ["simulate", "--policy", "lru", "--steps", "1"]):
         told = tool(*command, trace, "--card", card, "--budget", "90%")
-        assert told.startswith(elsewhere) and ("recorded on" in told) == bool(elsewhere)
+        assert told.endswith(elsewhere) and ("recorded on" in told) == bool(elsewhere)
     assert json.loads(tool("plan", trace, "--card", card, "--budget", "90%", "--json"))["recorded_on"] == device
 
 
