@@ -139,7 +139,6 @@ void print_point(const OutlookPoint& point, Bytes peak, const TableUnit& unit) {
 }
 
 void print(const PlanOptions& options, const RecordedRun& run, const FloorStory& floor, const std::vector<OutlookPoint>& points) {
-  fmt::print("{}", tell_recorded_elsewhere(run.trace, read_card(options.card)));
   fmt::print("{} on {}: peak {}, {} plain\n", options.policy, options.card, to_text(run.curve.peak), to_text(points[0].predicted.plain_time));
   const TableUnit unit = unit_for(run.curve.peak);
   fmt::print("{:>9}  {:>5}  {:>9}  {:>8}  {:>9}  {:>9}  {:>9}  {:>9}\n", unit.name, "peak", "ms", "slower", fmt::format("moved {}", unit.name), "rebuilt",
@@ -150,6 +149,7 @@ void print(const PlanOptions& options, const RecordedRun& run, const FloorStory&
   fmt::print("floor {}: {} needs {} at once, {} cannot leave beside it\n", to_text(floor.floor.bytes), floor.op, to_text(floor.floor.working_set),
              to_text(floor.floor.stuck));
   for (const Pin& pin : floor.pins) fmt::print("  {:>10}  {}\n", to_text(pin.size), pin.what);
+  fmt::print("{}", tell_recorded_elsewhere(run.trace, read_card(options.card)));
 }
 
 void run_plan(const PlanOptions& options) {

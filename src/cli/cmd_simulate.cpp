@@ -120,9 +120,9 @@ void print_result(const SimulateOptions& options, const Simulated& told) {
 void run_simulate(const SimulateOptions& options) {
   const RecordedRun recorded = read_run(options.input);
   const Simulated told = run(options, recorded);
-  if (!options.json && options.from.empty()) fmt::print("{}", tell_recorded_elsewhere(recorded.trace, read_card(options.card)));
   if (options.json) fmt::print("{}\n", to_json(options, told).dump(2));
   else print_result(options, told);
+  if (!options.json && options.from.empty()) fmt::print("{}", tell_recorded_elsewhere(recorded.trace, read_card(options.card)));
   if (told.result.unfit) throw CLI::RuntimeError(kDoesNotFit);
 }
 

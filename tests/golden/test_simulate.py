@@ -67,8 +67,14 @@ def test_a_budget_that_cannot_be_met_is_told_with_its_shortfall(vgg, command):
     assert shortfall > 1 << 30  # the floor is 2.55 GiB
 
 
-@pytest.mark.parametrize("policy", ["hybrid", "dtr", "lru"])
-@pytest.mark.parametrize("model", ["vgg16_b128", "resnet50_b16_fp32", "densenet121_b128", "gpt2m_16x1024"])
+def models_and_policies():
+    for model in ("vgg16_b128", "resnet50_b16_fp32", "densenet121_b128", "gpt2m_16x1024"):
+        for policy in ("hybrid", "dtr", "lru"):
+            slow = policy == "hybrid" and model in ("densenet121_b128", "gpt2m_16x1024")  # plans near the floor take half a minute
+            yield pytest.param(model, policy, marks=[pytest.mark.long] if slow else [])
+
+
+@pytest.mark.parametrize("model, policy", list(models_and_policies()))
 def test_the_budget_that_would_do_does(tmp_path, model, policy):
     trace, words = tmp_path / "step.spt", ["--policy", policy, "--steps", "3"]
     tool("import", TRACES / f"{model}.json.gz", "-o", trace)
@@ -142,7 +148,7 @@ def test_a_trace_from_elsewhere_says_whose_figures_are_used(recorded_on, device,
     trace = recorded_on(device)
     for command in (["plan"], ["simulate", "--policy", "lru", "--steps", "1"]):
         told = tool(*command, trace, "--card", card, "--budget", "90%")
-        assert told.startswith(elsewhere) and ("recorded on" in told) == bool(elsewhere)
+        assert told.endswith(elsewhere) and ("recorded on" in told) == bool(elsewhere)
     assert json.loads(tool("plan", trace, "--card", card, "--budget", "90%", "--json"))["recorded_on"] == device
 
 

@@ -15,18 +15,18 @@ import torch, spillway
 def train():
     for _ in range(3):
         optimizer.zero_grad()
-        model(torch.randn(64, 256)).relu().square().mean().backward()
+        model(torch.randn(512, 256)).relu().square().mean().backward()
         optimizer.step()
         spillway.step()
 
-spillway.enable("4MiB", device="cpu", cache=False{first})
+spillway.enable("6MiB", device="cpu", cache=False{first})
 model = torch.nn.Sequential(*[torch.nn.Linear(256, 256) for _ in range(4)])
 optimizer = torch.optim.Adam(model.parameters())
 train()
-kept = model(torch.randn(64, 256))
+kept = model(torch.randn(16, 256))
 spillway.disable()
 other = torch.ones(1 << 16)
-spillway.enable("4MiB", device="cpu", cache=False, trace="second.spt")
+spillway.enable("6MiB", device="cpu", cache=False, trace="second.spt")
 kept.sum().backward()
 del kept, other
 train()
