@@ -10,8 +10,9 @@ namespace spillway {
 // Under it: the pool, and the device calls that neither wait for the device nor move bytes: query, record, commit,
 // decommit. Commit and decommit must be there: between the pool's decision and the device's act nobody else may be
 // granted or commit the same addresses, and a refused commit is undone before anything else happens to the pool. They
-// cannot deadlock, because no device calls the arena. Outside it: wait, which blocks where the stream is the calling
-// thread, and synchronize. A wait is therefore reported a little after it was enqueued, with a position recorded at the
+// cannot deadlock, because no device calls the arena. The exception is growth ahead of need, where a granule may take
+// milliseconds to be pinned: it commits without the lock, and who would commit or decommit beside it waits for it (lock_to_commit).
+// Outside the lock: wait, which blocks where the stream is the calling thread, and synchronize. A wait is therefore reported a little after it was enqueued, with a position recorded at the
 // time of the report: too high, which is safe, and in the order of the reports, which is what the pool asks for.
 
 namespace {
@@ -60,7 +61,7 @@ std::optional<Block> Arena::try_allocate(Bytes size, StreamId on) {
   for (int attempt = 0; attempt < kRemapAttempts && !block; ++attempt) {
     wait_for_all(running, [&](Tick tick) { device_.synchronize(tick); });
     running.clear();
-    const std::lock_guard lock(mutex_);
+    const auto lock = lock_to_commit();
     block = take(size, on, /*anywhere=*/false, waits);
     if (block) break;
     const std::optional<Remap> remap = pool_.plan_remap(size);
@@ -92,7 +93,7 @@ std::optional<Block> Arena::try_allocate_at(Range range, StreamId on) {
   for (int attempt = 0; attempt < kRemapAttempts && !block; ++attempt) {
     wait_for_all(running, [&](Tick tick) { device_.synchronize(tick); });
     running.clear();
-    const std::lock_guard lock(mutex_);
+    const auto lock = lock_to_commit();
     note_stream(on);
     std::optional<Grant> grant = pool_.try_allocate_at(range, on);
     if (!grant && fill_in(range, running)) grant = pool_.try_allocate_at(range, on);
@@ -131,11 +132,41 @@ bool Arena::fill_in(const std::vector<Range>& lacking) {
   return true;
 }
 
-// A granule at a time, so that whoever asks for memory meanwhile waits for one at most.
+// A granule at a time, so that whoever has to take memory meanwhile waits for one at most.
 bool Arena::try_grow() {
-  const std::lock_guard lock(mutex_);
-  const std::optional<Range> more = pool_.find_growth();
-  return more && fill_in(std::vector{*more});
+  std::optional<Range> more;
+  {
+    const auto lock = lock_to_commit();
+    more = pool_.find_growth();
+    if (!more) return false;
+    growing_ = true;
+  }
+  bool grown = false;
+  const auto end = [&] {
+    {
+      const std::lock_guard lock(mutex_);
+      if (grown) pool_.apply_remap({.decommit = {}, .commit = *more, .wait_for = {}});
+      growing_ = false;
+    }
+    growing_.notify_all();
+  };
+  try {
+    grown = commit(*more);
+  } catch (...) {
+    end();
+    throw;
+  }
+  end();
+  return grown;
+}
+
+std::unique_lock<QuickMutex> Arena::lock_to_commit() {
+  for (;;) {
+    std::unique_lock lock(mutex_);
+    if (!growing_.load(std::memory_order_relaxed)) return lock;
+    lock.unlock();
+    growing_.wait(true);
+  }
 }
 
 std::vector<Tick> Arena::not_done(const std::vector<Tick>& ticks) const {
@@ -249,7 +280,7 @@ Bytes Arena::trim(bool wait) {
   if (wait) {
     for (const Tick tick : pending()) device_.synchronize(tick);
   }
-  const std::lock_guard lock(mutex_);
+  const auto lock = lock_to_commit();
   if (learn_done()) {
     for (const Tick tick : seen_done_) pool_.note_done(tick);
   }
@@ -262,7 +293,7 @@ Bytes Arena::trim(bool wait) {
 }
 
 void Arena::set_limit(Bytes limit) {
-  const std::lock_guard lock(mutex_);
+  const auto lock = lock_to_commit();
   pool_.set_limit(limit);
 }
 

@@ -54,7 +54,8 @@ class Arena final : public BlockSource {
 
   // Gives back every free granule whose uses are done; with `wait`, waits for those that are not. Returns how much that was.
   Bytes trim(bool wait = false) override;
-  // Takes one more granule from the device ahead of need. False: the limit or the device has none.
+  // Takes one more granule from the device ahead of need; meanwhile whoever finds what it wants in memory that is there does
+  // not wait. False: the limit or the device has none.
   [[nodiscard]] bool try_grow();
   void set_limit(Bytes limit) override;
 
@@ -65,11 +66,13 @@ class Arena final : public BlockSource {
   [[nodiscard]] std::uint64_t commits() const override { return commits_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::int64_t remaps() const override { return remaps_.load(std::memory_order_relaxed); }
   [[nodiscard]] Nanos waited() const override { return Nanos{waited_.load(std::memory_order_relaxed)}; }
-  void before_fork() override { mutex_.lock(); }
+  void before_fork() override { (void)lock_to_commit().release(); }
   void after_fork() override { mutex_.unlock(); }
   void verify() const;
 
  private:
+  // For whoever may commit or decommit: nobody else does until it is let go.
+  [[nodiscard]] std::unique_lock<QuickMutex> lock_to_commit();
   // Empty, or the waits still owed are in `waits`. The lock is held.
   std::optional<Block> take(Bytes size, StreamId on, bool anywhere, std::vector<Tick>& waits);
   std::optional<Block> take_without_growth(Bytes size, StreamId on, std::vector<Tick>& waits);
@@ -89,6 +92,7 @@ class Arena final : public BlockSource {
   const Bytes placed_from_;
   std::atomic<std::int64_t> waited_ = 0, remaps_ = 0;
   std::atomic<std::uint64_t> commits_ = 0;
+  std::atomic<bool> growing_ = false;  // somebody commits without the lock; set and cleared with it
   mutable QuickMutex mutex_;  // guards what is below
   Pool pool_;
   std::uint32_t streams_ = 0;     // one more than the largest index the pool may have heard of

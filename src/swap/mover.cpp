@@ -44,7 +44,8 @@ std::optional<LowerCopy> Mover::try_place(Bytes size) {
   for (const Tier tier : {Tier::host, Tier::file}) {
     if (arena(tier) == nullptr) continue;
     const Nanos begin = device_.now();
-    const auto block = arena(tier)->try_allocate(size, out_);
+    auto block = arena(tier)->try_allocate_there(size, out_);  // another thread may be pinning more
+    if (!block) block = arena(tier)->try_allocate(size, out_);
     (tier == Tier::host ? waited_host_ : waited_file_) += device_.now() - begin;
     if (block) return LowerCopy{.tier = tier, .block = *block, .written = {}, .last_read = {}, .began = {}, .forks = children_.count()};
   }

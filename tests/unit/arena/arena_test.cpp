@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -23,11 +26,15 @@ class MoodyDevice final : public Device {
  public:
   bool refuses = false;
   bool broken = false;
+  std::function<void()> while_committing;
   FakeDevice card{small_card(), {.detect_races = true}};
 
   [[nodiscard]] const DeviceFacts& facts() const override { return card.facts(); }
   void reserve(Tier tier, Bytes size) override { card.reserve(tier, size); }
-  [[nodiscard]] bool try_commit(Tier tier, Range range) override { return !refuses && card.try_commit(tier, range); }
+  [[nodiscard]] bool try_commit(Tier tier, Range range) override {
+    if (const auto act = std::exchange(while_committing, nullptr)) act();
+    return !refuses && card.try_commit(tier, range);
+  }
   void decommit(Tier tier, Range range) override { card.decommit(tier, range); }
   [[nodiscard]] Bytes committed(Tier tier) const override { return card.committed(tier); }
   [[nodiscard]] std::byte* address(Tier tier, Bytes offset) const override { return card.address(tier, offset); }
@@ -245,6 +252,47 @@ TEST(ArenaGrowth, EndsWhereTheDeviceHasNoMore) {
   EXPECT_FALSE(arena.try_grow());
   arena.verify();
   EXPECT_EQ(device.committed(Tier::host), 1_MiB);
+}
+
+TEST(ArenaGrowth, NobodyWaitsForItWhoFindsWhatItWantsInMemoryThatIsThere) {
+  MoodyDevice device;
+  const StreamId stream = device.open_stream();
+  Arena arena(device, Tier::host, {.address_space = 16_MiB, .limit = 4_MiB, .granule = 1_MiB, .slab = 0_B, .dear_memory = true});
+  EXPECT_TRUE(arena.try_grow());
+  std::optional<Block> there, more;
+  device.while_committing = [&] {
+    there = arena.try_allocate_there(1_MiB, stream);
+    more = arena.try_allocate_there(1_MiB, stream);
+  };
+  EXPECT_TRUE(arena.try_grow());
+  EXPECT_TRUE(there.has_value());
+  EXPECT_FALSE(more.has_value());  // it comes with this growth
+  EXPECT_TRUE(arena.try_allocate_there(1_MiB, stream).has_value());
+  arena.verify();
+}
+
+TEST(ArenaGrowth, WhoHasToTakeMoreWaitsForItsEnd) {
+  MoodyDevice device;
+  const StreamId stream = device.open_stream();
+  Arena arena(device, Tier::host, {.address_space = 16_MiB, .limit = 2_MiB, .granule = 1_MiB, .slab = 0_B, .dear_memory = true});
+  std::optional<Block> block;
+  std::jthread other;
+  device.while_committing = [&] { other = std::jthread([&] { block = arena.try_allocate(2_MiB, stream); }); };
+  EXPECT_TRUE(arena.try_grow());
+  other.join();
+  EXPECT_TRUE(block.has_value());
+  EXPECT_EQ(device.committed(Tier::host), 2_MiB);
+  arena.verify();
+}
+
+TEST(ArenaGrowth, OneThatBreaksLeavesTheArenaToOthers) {
+  MoodyDevice device;
+  const StreamId stream = device.open_stream();
+  Arena arena(device, Tier::host, {.address_space = 16_MiB, .limit = 4_MiB, .granule = 1_MiB, .slab = 0_B, .dear_memory = true});
+  device.while_committing = [] { throw DeviceError("the card fell off the bus"); };
+  EXPECT_THROW((void)arena.try_grow(), DeviceError);
+  EXPECT_TRUE(arena.try_allocate(1_MiB, stream).has_value());
+  arena.verify();
 }
 
 }  // namespace
