@@ -105,7 +105,7 @@ void Engine::plan_for_budget() {
   forget_plans();
   if (!steps || !plans()) return;
   recorded_ = std::move(steps);
-  start_planning(/*anew=*/true);
+  start_planning(SearchFrom::nothing);
 }
 
 void Engine::set_outside(Bytes outside) {

@@ -446,7 +446,7 @@ class Engine {
   [[nodiscard]] Nanos settled_now(Lock& lock);
   [[nodiscard]] bool is_worth_following(const Prediction& offered) const;
   // `outdated`: the script at hand is no good any more.
-  void start_planning(bool anew, bool outdated = true);
+  void start_planning(SearchFrom from, bool outdated = true);
   // Ops are measured again in a planned step: retime.cpp.
   [[nodiscard]] bool is_time_to_retime() const;
   void retime(const std::vector<Nanos>& durations, Lock& lock);

@@ -106,7 +106,7 @@ void PlanWork::search() {
   const int ops = static_cast<int>(std::max(step_.op_count(), kManyOps));
   const int tries = kTriesARound * static_cast<int>(kManyOps) / ops;
   std::uint32_t seed = 0;
-  if (!task_.foreseen) search_everywhere(task_.rounds * tries / kLook, seed);
+  if (!task_.foreseen && task_.from != SearchFrom::choices) search_everywhere(task_.rounds * tries / kLook, seed);
   for (int round = 0, fruitless = 0; round < task_.rounds && fruitless < kFruitless && !desk_.is_stale(); ++round) {
     Plan found = improve(request_, plan_, tries, ++seed);
     fruitless = is_better(found.predicted, plan_.predicted) ? 0 : fruitless + 1;

@@ -91,7 +91,7 @@ void Planner::publish(std::shared_ptr<const Script> script) {
 }
 
 void Planner::work(const PlanTask& task) {
-  if (task.anew) plan_ = {};
+  if (task.from == SearchFrom::nothing) plan_ = {};
   const auto whole = find_step(task.steps->trace, StepRecorder::kStep);
   if (!whole || whole->ops == 0) return;
   const std::shared_ptr<const Liveness> step = task.foreseen ? task.foreseen : std::make_shared<const Liveness>(task.steps->trace, *whole);

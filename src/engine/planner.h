@@ -19,6 +19,10 @@ namespace spillway {
 // Parts of a step's time for which a script is changed: while more may come, and for the last.
 inline constexpr std::int64_t kWorth = 100, kLastWorth = 500;
 
+// Where the search for a plan begins: without the choices made before; from them, if the steps are the same, and from everywhere
+// else; or from them alone, where little has changed: looking everywhere takes seconds.
+enum class SearchFrom : std::uint8_t { nothing, everywhere, choices };
+
 struct PlanTask {
   std::shared_ptr<const RecordedSteps> steps;
   std::shared_ptr<const Liveness> foreseen;  // the same step at another size; null: as recorded
@@ -29,7 +33,7 @@ struct PlanTask {
   int rounds = 0;        // of improvement, at most, where the policy improves
   std::shared_ptr<const Script> standing = {};  // the one in use, for the same steps: what it promises now is told
   bool quick = false;    // the first plan will do
-  bool anew = true;      // false: the same steps as before, so the choices made for them are a start
+  SearchFrom from = SearchFrom::nothing;
   bool at_once = false;  // by the calling thread
   // Gets so many bytes ready below, before a script is told that sends them there; until the answer no longer matters.
   std::function<void(Bytes bytes, const std::function<bool()>& stop)> prepare = {};

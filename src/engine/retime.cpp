@@ -48,7 +48,7 @@ void Engine::retime(const std::vector<Nanos>& durations, Lock& lock) {
   auto steps = std::make_shared<RecordedSteps>(*recorded_);
   set_times(*steps, times);
   recorded_ = steps;
-  start_planning(/*anew=*/false, /*outdated=*/false);
+  start_planning(SearchFrom::everywhere, /*outdated=*/false);
   remember_later(steps, lock);
 }
 
@@ -56,9 +56,10 @@ void Engine::retime(const std::vector<Nanos>& durations, Lock& lock) {
 void Engine::follow_host() {
   const std::optional<Nanos> took = course_.stride.time();
   if (!took || retimings_ == 0 || retimes_ || planner_.busy() || course_.before) return;
+  const bool first = pace_.host_step() == 0_ns;
   if (!pace_.observe(*took, course_.promise)) return;
   course_.stride = {};
-  start_planning(/*anew=*/false, /*outdated=*/false);
+  start_planning(first ? SearchFrom::everywhere : SearchFrom::choices, /*outdated=*/false);
 }
 
 }  // namespace spillway

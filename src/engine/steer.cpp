@@ -165,7 +165,7 @@ void Engine::steer_end_step(const std::vector<Nanos>& durations, Lock& lock) {
     recorded_time_.reset();  // it was recorded in another run
     retimings_ = 0;
     pace_ = {};
-    start_planning(/*anew=*/true);
+    start_planning(SearchFrom::nothing);
     planner_.wait_for_first(kMostWait);
   }
   take_lessons(lock);
@@ -199,7 +199,7 @@ void Engine::steer_end_step(const std::vector<Nanos>& durations, Lock& lock) {
       reactive_steps_ = kPatience;
       retimings_ = 0;
       pace_ = {};
-      start_planning(/*anew=*/true);
+      start_planning(SearchFrom::nothing);
     }
   } else if (!recorder_.on() && course_.script && course_.missed > 0) {
     begin_recording(/*sample=*/true);
@@ -277,13 +277,13 @@ void Engine::begin_recording(bool sample) {
   if (sample) recorder_.open_sample();
 }
 
-void Engine::start_planning(bool anew, bool outdated) {
+void Engine::start_planning(SearchFrom from, bool outdated) {
   course_.outdated = outdated;
   const Bytes budget = arena_.limit() * (kSlackParts - slack_) / kSlackParts;
   Costs costs = options_.costs;
   costs.host_step = pace_.host_step();
   planner_.start({.steps = recorded_, .costs = costs, .budget = budget, .ground = ground(), .policy = options_.plans,
-                  .rounds = options_.plan_rounds, .standing = outdated ? nullptr : course_.script, .anew = anew, .at_once = options_.plans_at_once,
+                  .rounds = options_.plan_rounds, .standing = outdated ? nullptr : course_.script, .from = from, .at_once = options_.plans_at_once,
                   .prepare = [this](Bytes bytes, const auto& stop) { mover_.prepare_host(bytes, stop); }});
 }
 
@@ -307,14 +307,14 @@ void Engine::follow_link() {
   };
   if (out) take_over(seen.out_nanos_per_byte, costs.out_nanos_per_byte, costs.out_price);
   if (in) take_over(seen.in_nanos_per_byte, costs.in_nanos_per_byte, costs.in_price);
-  start_planning(/*anew=*/true);
+  start_planning(SearchFrom::nothing);
 }
 
 // The plan fits by bytes and yet somebody had to leave unasked: memory nobody planned for.
 void Engine::plan_with_more_slack() {
   if (slack_ >= kMostSlack || planner_.busy() || !recorded_) return;
   ++slack_;
-  start_planning(/*anew=*/false, /*outdated=*/false);
+  start_planning(SearchFrom::choices, /*outdated=*/false);
 }
 
 // Memory went to and fro between places and the rest: that takes more than was left to it, in granules of which some are never
@@ -325,7 +325,7 @@ void Engine::plan_with_more_open() {
   const Bytes step = round_up(arena_.limit() / kSlackParts, options_.granule);
   const Bytes seen = layout_.misses() == 0 ? open_peak_ + open_peak_ / 4 : 0_B;  // otherwise some were there that have places
   open_need_ = std::min(std::max(open_need_, seen) + step, most);
-  start_planning(/*anew=*/false);
+  start_planning(SearchFrom::choices);
 }
 
 // A step by the script should want nothing else: nobody leaves unasked, and no memory is put together anew. Otherwise who

@@ -134,7 +134,7 @@ void Engine::choose_size() {
     if (auto made = planner_.take()) repertoire_.keep(std::move(made));
     if (!wanted || !plans() || !repertoire_.begin_script(*wanted, room)) continue;
     planner_.start({.steps = wanted->order.steps, .foreseen = wanted->step, .costs = options_.costs, .budget = std::max(room - wanted->margin, 0_B),
-                    .ground = {}, .policy = options_.plans, .rounds = kRounds, .quick = wanted->order.quick, .anew = true,
+                    .ground = {}, .policy = options_.plans, .rounds = kRounds, .quick = wanted->order.quick, .from = SearchFrom::nothing,
                     .at_once = options_.plans_at_once});
     if (auto made = planner_.take()) repertoire_.keep(std::move(made));  // done at once
     sated_ = false;

@@ -28,6 +28,7 @@ PEERS = ("checkpoint", "save_on_cpu", "compile-1.0", "compile-0.5", "compile-0.2
 POLICIES = ("hybrid", "dtr", "lru", "superneurons", "tensile", "capuchin")
 REACTIVE = ("dtr", "lru")
 WARM, WARM_PLANNED, TIMED = 3, 80, 8  # a plan goes on improving in the background for some tens of steps, and has to prove itself
+WARM_FLOOR = 16  # near the floor a step may take seconds, and what counts is that it trains
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,7 +130,7 @@ class Driver:
 
     def task(self, name: str, group: list[tuple[str, str | None]]) -> dict[str, Any]:
         row, planned = self.rows[name], any(share and method not in REACTIVE for method, share in group)
-        warm, timed = WARM_PLANNED if planned else WARM, TIMED
+        warm, timed = (WARM_FLOOR if group[0][1] == FLOOR else WARM_PLANNED) if planned else WARM, TIMED
         if self.tiny:
             warm, timed = 6 if planned else 2, 2
         task = {"row": name, "device": self.device, "tiny": self.tiny, "folder": str(self.folder), "cells": group, "warm": warm, "timed": timed}
