@@ -231,6 +231,7 @@ TorchRecipePtr try_record(Adapter& adapter, const c10::OperatorHandle& op, const
   const auto arguments = c10::ArrayRef<c10::IValue>(stack).slice(stack.size() - traits.arguments);
   recipe->arguments.resize(arguments.size());
   recipe->tensors.reserve(traits.tensors.size());
+  recipe->arithmetic = traits.arithmetic;
   recipe->in_place = traits.replay == Replay::in_place;
   std::size_t next = 0;
   const bool hidden = writes_hidden(traits, arguments);
