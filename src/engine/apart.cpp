@@ -19,6 +19,7 @@ void Apart::took(Range range) {
 }
 
 void Apart::freed(Range range) {
+  if (range.begin < from_) return;  // nearly all: no search for those
   if (taken_.erase(range.begin) > 0) low_ = std::min(low_, range.begin);
 }
 

@@ -490,7 +490,7 @@ void Engine::after_fork(bool child) {
 
 // What other threads were about is not carried on here: whom they were bringing home is where it was.
 void Engine::become_child() {
-  const auto turn_back = [](const std::unordered_set<Record*>& out, Residence residence) {
+  const auto turn_back = [](const RecordList& out, Residence residence) {
     for (Record* record : out) {
       if (record->residence == Residence::arriving) record->residence = residence;
     }

@@ -529,7 +529,7 @@ class Engine {
   std::vector<Record*> by_chunk_;
   Tape tape_;
   std::uint32_t storages_ = 0;
-  std::unordered_set<Record*> dropped_, away_, gone_, named_;
+  RecordList dropped_, away_, gone_, named_;
   std::vector<Recipe*> dying_, unneeded_;  // the latter is scratch of release_recipes
   std::vector<Tick> last_uses_;
   std::uint64_t clock_ = 0, step_ = 0, refusals_ = 0;  // the last: requests for memory that came after one that failed

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <exception>
+#include <ranges>
 
 #include "base/error.h"
 #include "engine/engine.h"
@@ -218,7 +219,8 @@ void Engine::collect_leaves(const Record& record, std::vector<Record*>& leaves) 
 
 // A record died while others were to be rebuilt from it: they will be rebuilt from what it was made of.
 void Engine::inherit_leaves(Record& dead) {
-  for (Record* heir : dropped_) {
+  for (Record* heir : std::views::reverse(dropped_)) {
+    if (dead.dependents == 0) return;
     const auto times = std::erase(heir->leaves, &dead);
     dead.dependents -= static_cast<std::uint32_t>(times);
     for (std::size_t i = 0; i < times; ++i) {
@@ -232,15 +234,17 @@ void Engine::inherit_leaves(Record& dead) {
 
 // Whether all that are to be rebuilt from it could as well be rebuilt from its own ingredients, it being a temporary then.
 // Otherwise a chain of storages that were dropped one by one and died one by one comes back as temporaries all at once. Who is
-// being rebuilt from it right now cannot do without.
+// being rebuilt from it right now cannot do without. Heirs are mostly among the latest to be dropped, and those that are found need
+// not be looked for: a step drops hundreds, and every death of an ingredient comes here.
 bool Engine::heirs_do_without(Record& dead, bool planned) const {
   const Residence before = std::exchange(dead.residence, Residence::gone);
   std::int64_t heirs = 0;
-  const bool all = std::ranges::all_of(dropped_, [&](const Record* heir) {
-    const auto times = std::ranges::count(heir->leaves, &dead);
+  bool all = true;
+  for (auto heir = dropped_.end(); all && heirs < dead.dependents && heir != dropped_.begin();) {
+    const auto times = std::ranges::count((*--heir)->leaves, &dead);
     heirs += times;
-    return times == 0 || may_drop(*heir, planned);
-  });
+    all = times == 0 || may_drop(**heir, planned);
+  }
   dead.residence = before;
   return all && heirs == dead.dependents;
 }
@@ -372,7 +376,7 @@ void Engine::note_replay(const Record* temporary, const ReplayNote& replay) {
 // Whoever was dropped and needs the bytes as they are now comes back before they change.
 void Engine::before_write(Record* record, Lock& lock) {
   while (record->dependents > 0) {
-    Record* victim = nullptr;  // the oldest: a set of addresses has no order that lasts
+    Record* victim = nullptr;  // the oldest
     for (Record* dropped : dropped_) {
       const bool heir = dropped->residence == Residence::dropped && std::ranges::find(dropped->leaves, record) != dropped->leaves.end();
       if (heir && (victim == nullptr || dropped->id < victim->id)) victim = dropped;

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "arena/arena.h"
+#include "base/error.h"
 #include "base/tick.h"
 #include "base/units.h"
 #include "engine/recipe.h"
@@ -72,9 +73,40 @@ struct Record {
   std::optional<LowerCopy> copy; // its bytes in a lower tier; while resident: a clean copy
   std::vector<Recipe*> recipes;     // every op that wrote it since its birth, in order; empty: it can only move
   std::vector<Record*> leaves;      // while dropped: the living records it will be rebuilt from
+  std::uint32_t listed = kUnlisted;  // its place in the RecordList it is in
+
+  static constexpr std::uint32_t kUnlisted = UINT32_MAX;
 
   // Somebody outside may read and write its bytes unseen: it stays where it is, and nothing is rebuilt from it.
   [[nodiscard]] bool exposed() const { return held || loans > 0; }
+};
+
+// Records of one kind, in no order that means anything but the same one in every run. A record is in one list at most and knows
+// its place there, so that coming and going costs neither a hash nor an allocation: most storages are in one before they end.
+class RecordList {
+ public:
+  void insert(Record* record) {
+    if (contains(record)) return;
+    SPILLWAY_ENSURE(record->listed == Record::kUnlisted, "a record is in one list at most");
+    record->listed = static_cast<std::uint32_t>(records_.size());
+    records_.push_back(record);
+  }
+  // Nothing happens to one that is not here.
+  void erase(Record* record) {
+    if (!contains(record)) return;
+    Record* last = records_.back();
+    records_[record->listed] = last;
+    last->listed = record->listed;
+    record->listed = Record::kUnlisted;
+    records_.pop_back();
+  }
+  [[nodiscard]] bool contains(const Record* record) const { return record->listed < records_.size() && records_[record->listed] == record; }
+  [[nodiscard]] bool empty() const { return records_.empty(); }
+  [[nodiscard]] auto begin() const { return records_.begin(); }
+  [[nodiscard]] auto end() const { return records_.end(); }
+
+ private:
+  std::vector<Record*> records_;
 };
 
 // A storage's birth and death must not cost an allocation: records that are done with lie here until the next birth, with

@@ -34,14 +34,7 @@ CpuAllocator* the_allocator = nullptr;
 
 void CpuAllocator::delete_any(void* data) {
   if (data == nullptr) return;
-  bool ours = false;
-  {
-    Engine& engine = adapter()->engine();
-    const auto lock = engine.lock();
-    ours = engine.find(data) != nullptr;
-  }
-  if (ours) delete_block(data);
-  else the_allocator->before_->raw_deallocate(data);
+  if (!adapter()->engine().free(data)) the_allocator->before_->raw_deallocate(data);
 }
 
 }  // namespace

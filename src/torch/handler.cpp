@@ -183,7 +183,7 @@ class Call {
   }
 
   void leave() {
-    thread_local std::vector<Recipe*> dying;
+    thread_local std::vector<Recipe*> dying __attribute__((tls_model("initial-exec")));
     if (timed_) adapter_.options().clock->stop();
     {
       auto lock = engine_.lock();

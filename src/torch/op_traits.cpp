@@ -96,6 +96,15 @@ bool runs_in_pieces(string_view name) {
          in_namespace(name, "aten::_fused_adagrad") || name == "aten::_amp_foreach_non_finite_check_and_unscale_";
 }
 
+Arithmetic arithmetic_of(string_view name) {
+  if (name == "aten::mm" || name == "aten::bmm") return Arithmetic::product;
+  if (name == "aten::addmm" || name == "aten::baddbmm" || name == "aten::_addmm_activation") return Arithmetic::added_product;
+  if (name == "aten::convolution" || name == "aten::cudnn_convolution") return Arithmetic::convolution;
+  if (name == "aten::convolution_backward") return Arithmetic::convolution_backward;
+  if (name.find("attention") == string_view::npos) return Arithmetic::little;
+  return name.find("backward") == string_view::npos ? Arithmetic::attention : Arithmetic::attention_backward;
+}
+
 // FNV-1a: recorded steps are kept from run to run, so neither an address nor a library's own hash will do.
 std::uint64_t key_of(string_view name, string_view overload) {
   std::uint64_t key = 0xCBF29CE484222325ull;
@@ -129,6 +138,7 @@ OpTraits traits_of(const c10::OperatorHandle& op) {
   traits.why_not = traits.keeps_arguments ? "it returns an object that may keep its arguments" : why_not_replayed(op, name);
   const bool writes_any = std::ranges::any_of(schema.arguments(), writes);
   if (*traits.why_not == '\0') traits.replay = writes_any ? Replay::in_place : Replay::fresh;
+  traits.arithmetic = arithmetic_of(name);
   traits.random = op.hasTag(at::Tag::nondeterministic_seeded);
   traits.splits = runs_in_pieces(name);
   traits.view = contains(kViews, name);

@@ -21,12 +21,16 @@ enum class Replay : std::uint8_t {
   in_place,  // writes its first tensor argument and nothing else
 };
 
+// Which rule tells its floating-point operations from the shapes of its arguments; see roofline.cpp.
+enum class Arithmetic : std::uint8_t { little, product, added_product, convolution, convolution_backward, attention, attention_backward };
+
 struct OpTraits {
   std::uint64_t key = 0;  // of its name: the same in every process
   std::uint16_t arguments = 0, results = 0;
   std::vector<TensorArgument> tensors;  // positions whose value may hold tensors or storages
   std::int16_t training = -1;  // position of the flag that turns hidden writes on; -1: they always happen
   Replay replay = Replay::never;
+  Arithmetic arithmetic = Arithmetic::little;
   const char* why_not = "";  // where it is never replayed: the reason, for people
   bool random = false;      // draws from a generator
   bool splits = false;      // works through lists element by element: may run in pieces

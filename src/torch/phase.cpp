@@ -6,7 +6,7 @@ namespace spillway {
 
 namespace {
 
-thread_local Phase told = Phase::unknown;
+thread_local Phase told __attribute__((tls_model("initial-exec"))) = Phase::unknown;
 
 }  // namespace
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <string_view>
 
 #include "torch/torch_recipe.h"
 
@@ -44,17 +43,19 @@ double attention_flops(const TorchRecipe& recipe) {
 }
 
 double flops(const TorchRecipe& recipe, double outputs) {
-  const std::string_view name = recipe.op.schema().name();
-  if (name == "aten::mm" || name == "aten::bmm") return product_flops(recipe, 0);
-  if (name == "aten::addmm" || name == "aten::baddbmm" || name == "aten::_addmm_activation") return product_flops(recipe, 1);
-  if (name == "aten::convolution" || name == "aten::cudnn_convolution") return convolution_flops(recipe, 1, outputs);
-  if (name == "aten::convolution_backward") {
-    const TensorFacts* gradient = argument(recipe, 0);
-    return gradient == nullptr ? 0 : 2 * convolution_flops(recipe, 2, count_of(gradient->sizes));
+  switch (recipe.arithmetic) {
+    case Arithmetic::little: return 0;
+    case Arithmetic::product: return product_flops(recipe, 0);
+    case Arithmetic::added_product: return product_flops(recipe, 1);
+    case Arithmetic::convolution: return convolution_flops(recipe, 1, outputs);
+    case Arithmetic::convolution_backward: {
+      const TensorFacts* gradient = argument(recipe, 0);
+      return gradient == nullptr ? 0 : 2 * convolution_flops(recipe, 2, count_of(gradient->sizes));
+    }
+    case Arithmetic::attention: return attention_flops(recipe);
+    case Arithmetic::attention_backward: return attention_flops(recipe) * 2.5;
   }
-  const bool attention = name.find("attention") != std::string_view::npos;
-  const bool backward = name.find("backward") != std::string_view::npos;
-  return attention ? attention_flops(recipe) * (backward ? 2.5 : 1) : 0;
+  return 0;
 }
 
 // An operator is one object for the life of the process.

@@ -5,9 +5,11 @@
 #include <ATen/Parallel.h>
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
 #include <cstring>
 #include <mutex>
 
+#include "base/quick_mutex.h"
 #include "torch/walk.h"
 
 namespace spillway {
@@ -87,8 +89,10 @@ class Recorder {
     if (value.isTensor()) return add_tensor(position, -1, value.toTensor());
     if (value.isNone()) return true;
     if (value.isTensorList()) {
+      const c10::List<at::Tensor> list = value.toTensorList();
+      recipe_.tensors.reserve(recipe_.tensors.size() + list.size());
       std::int32_t element = 0;
-      for (const at::Tensor& tensor : value.toTensorList()) {
+      for (const at::Tensor& tensor : list) {
         if (!add_tensor(position, element++, tensor)) return false;
       }
       recipe_.arguments[position] = c10::IValue(c10::List<at::Tensor>());
@@ -130,14 +134,27 @@ class Recorder {
   TorchRecipe& recipe_;
 };
 
-// One per thread: no lock, and threads that only free do not hoard.
+// What threads pass on to each other: a backward on a thread of its own forgets what the forward has recorded. Who finds it taken
+// does without: a forked child may find it so for good.
+struct Depot {
+  static constexpr std::size_t kMost = 4096;  // a step's worth
+  QuickMutex mutex;
+  std::vector<TorchRecipe*> spare;
+};
+
+// Never destroyed: threads end when they like.
+Depot& depot() {
+  static auto* the_depot = new Depot;
+  return *the_depot;
+}
+
+// One per thread, so that most recipes come and go without a lock; what is too much for one goes to the depot, many at once.
 class Shelf {
  public:
-  ~Shelf() {
-    for (TorchRecipe* recipe : spare_) delete recipe;
-  }
+  ~Shelf() { hand_in(spare_.size()); }
 
   TorchRecipePtr take(const c10::OperatorHandle& op, c10::DispatchKeySet keys) {
+    if (spare_.empty()) fetch();
     if (spare_.empty()) return TorchRecipePtr(new TorchRecipe(op, keys));
     TorchRecipePtr recipe(spare_.back());
     spare_.pop_back();
@@ -147,16 +164,34 @@ class Shelf {
   }
 
   void put(TorchRecipe* recipe) {
-    if (spare_.size() < kMost) spare_.push_back(recipe);
-    else delete recipe;
+    spare_.push_back(recipe);
+    if (spare_.size() >= 2 * kBatch) hand_in(kBatch);
   }
 
  private:
-  static constexpr std::size_t kMost = 4096;  // a step's worth
+  static constexpr std::size_t kBatch = 64;
+
+  void fetch() {
+    Depot& from = depot();
+    const std::unique_lock lock(from.mutex, std::try_to_lock);
+    if (!lock) return;
+    const std::size_t count = std::min(kBatch, from.spare.size());
+    spare_.assign(from.spare.end() - static_cast<std::ptrdiff_t>(count), from.spare.end());
+    from.spare.resize(from.spare.size() - count);
+  }
+
+  void hand_in(std::size_t count) {
+    Depot& to = depot();
+    if (const std::unique_lock lock(to.mutex, std::try_to_lock); lock) {
+      for (; count > 0 && to.spare.size() < Depot::kMost; --count, spare_.pop_back()) to.spare.push_back(spare_.back());
+    }
+    for (; count > 0; --count, spare_.pop_back()) delete spare_.back();
+  }
+
   std::vector<TorchRecipe*> spare_;
 };
 
-thread_local Shelf shelf;
+thread_local Shelf shelf __attribute__((tls_model("initial-exec")));
 
 }  // namespace
 
@@ -195,6 +230,8 @@ TorchRecipePtr try_record(Adapter& adapter, const c10::OperatorHandle& op, const
   TorchRecipePtr recipe = shelf.take(op, keys);
   const auto arguments = c10::ArrayRef<c10::IValue>(stack).slice(stack.size() - traits.arguments);
   recipe->arguments.resize(arguments.size());
+  recipe->tensors.reserve(traits.tensors.size());
+  recipe->arithmetic = traits.arithmetic;
   recipe->in_place = traits.replay == Replay::in_place;
   std::size_t next = 0;
   const bool hidden = writes_hidden(traits, arguments);

@@ -59,6 +59,7 @@ class TorchRecipe final : public Recipe {
   bool grad_mode = false;
   int threads = 1;                     // that kernels shared their work among; see Note [As many threads]
   bool in_place = false;
+  Arithmetic arithmetic = Arithmetic::little;
   const LeanRule* lean = nullptr;      // how its first result is made again from its sides; see lean.h
   std::vector<TensorFacts> results;    // where there is such a rule: of the first result and the sides
 };

@@ -10,17 +10,6 @@ namespace spillway {
 
 namespace {
 
-constexpr c10::DispatchKeySet kContainers =
-    c10::DispatchKeySet({c10::DispatchKey::Sparse, c10::DispatchKey::SparseCsr, c10::DispatchKey::NestedTensor,
-                         c10::DispatchKey::Quantized, c10::DispatchKey::MkldnnCPU});
-
-void add_own(const at::TensorBase& tensor, Storages& into) {
-  const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
-  if (!impl->has_storage()) return;
-  c10::StorageImpl* storage = impl->unsafe_storage().unsafeGetStorageImpl();
-  if (storage != nullptr) into.push_back(storage);
-}
-
 void add_quantizer(const at::Tensor& tensor, Storages& into) {
   auto* impl = static_cast<at::QTensorImpl*>(tensor.unsafeGetTensorImpl());
   const auto quantizer = impl->quantizer();
@@ -29,6 +18,8 @@ void add_quantizer(const at::Tensor& tensor, Storages& into) {
     add_own(channels->zero_points(), into);
   }
 }
+
+}  // namespace
 
 void add_parts(const at::Tensor& tensor, Storages& into) {
   const c10::DispatchKeySet keys = tensor.key_set();
@@ -54,26 +45,8 @@ void add_parts(const at::Tensor& tensor, Storages& into) {
   }
 }
 
-}  // namespace
-
-bool is_plain(const at::TensorBase& tensor) {
-  return !tensor.key_set().has_any(kContainers) && tensor.unsafeGetTensorImpl()->has_storage() &&
-         !tensor.key_set().has(c10::DispatchKey::Python) && !tensor.key_set().has(c10::DispatchKey::ZeroTensor);
-}
-
-void add_storages(const at::Tensor& tensor, Storages& into) {
-  if (!tensor.defined()) return;
-  if (tensor.key_set().has_any(kContainers)) [[unlikely]] {
-    add_parts(tensor, into);
-  } else {
-    add_own(tensor, into);
-  }
-}
-
-void add_storages(const c10::IValue& value, Storages& into) {
-  if (value.isTensor()) {
-    add_storages(value.toTensor(), into);
-  } else if (value.isStorage()) {
+void add_elements(const c10::IValue& value, Storages& into) {
+  if (value.isStorage()) {
     const auto storage = value.toStorage();
     if (storage) into.push_back(storage.unsafeGetStorageImpl());
   } else if (value.isTensorList()) {
