@@ -13,6 +13,8 @@ namespace spillway {
 namespace {
 
 constexpr std::size_t kEnoughSamples = 16;  // of a kind; its fits are exact after two or three, its times settle later
+constexpr std::uint32_t kTellable = 2;      // samples: one does not tell what varies
+constexpr int kSeldom = 8, kMostSeldom = 16;  // steps from one sample to the next that may be of a kind hardly known; how many of those
 constexpr std::size_t kMostScripts = 64;    // of a kind
 constexpr std::size_t kMostKinds = 16;
 constexpr double kCells = 16;               // that the range of sizes is cut into
@@ -65,8 +67,12 @@ void Repertoire::add_kind(Lesson lesson) {
   kinds_.push_back(std::move(kind));
 }
 
-bool Repertoire::wants_samples() const {
-  return chosen_ ? kinds_[*chosen_].forecast->observed() < kEnoughSamples : kinds_.size() < kMostKinds;
+bool Repertoire::wants_samples() {
+  if (!chosen_) return kinds_.size() < kMostKinds;
+  if (kinds_[*chosen_].forecast->observed() < kEnoughSamples) return true;
+  const auto is_hardly_known = [&](std::size_t kind) { return kinds_[kind].forecast->observed() < kTellable; };
+  if (std::ranges::none_of(possible_, is_hardly_known) || seldom_ >= kSeldom * kMostSeldom) return false;
+  return ++seldom_ % kSeldom == 0;
 }
 
 // --- which step this is ---------------------------------------------------------------------------------------------
@@ -92,13 +98,14 @@ void Repertoire::op(std::uint64_t shape, Sizes sizes) {
   narrow_down();
 }
 
-// Of several kinds that begin alike the one whose steps were nearest in size.
+// Of several kinds that begin alike the one whose steps were nearest in size, if it can tell anything: a step that went another way
+// once must not stand before all others.
 void Repertoire::narrow_down() {
-  double nearest = HUGE_VAL;
+  std::pair nearest{true, HUGE_VAL};
   for (const std::size_t kind : possible_) {
     const auto signature = signature_of(kinds_[kind]);
     if (!signature) continue;
-    const double distance = kinds_[kind].forecast->distance(*signature);
+    const std::pair distance{kinds_[kind].forecast->observed() < kTellable, distance_to(kinds_[kind], *signature)};
     if (distance >= nearest) continue;
     nearest = distance;
     chosen_ = kind;
@@ -115,6 +122,20 @@ std::optional<Signature> Repertoire::signature_of(const Kind& kind) const {
     at.push_back(static_cast<double>(sizes[mark.nth].count));
   }
   return at;
+}
+
+// Of a kind that was seen at one size only nothing is known to vary: its marks tell how far that is.
+double Repertoire::distance_to(const Kind& kind, const Signature& signature) const {
+  if (!signature.empty()) return kind.forecast->distance(signature);
+  double worst = 0;
+  for (std::size_t at = 0; at < kind.marks.size(); ++at) {
+    const MarkPart& mark = kind.marks[at];
+    if (mark.op >= seen_.size()) continue;
+    const std::vector<Bytes>& sizes = seen_[mark.op].sizes[static_cast<std::size_t>(mark.part)];
+    const Bytes then = kind.forecast->model().storages()[kind.forecast->marks()[at].storage].size;
+    if (mark.nth < sizes.size() && then > 0_B) worst = std::max(worst, std::abs(static_cast<double>(sizes[mark.nth].count) / static_cast<double>(then.count) - 1));
+  }
+  return worst;
 }
 
 Repertoire::Found Repertoire::find_script(Bytes room) {

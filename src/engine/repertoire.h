@@ -35,8 +35,8 @@ class Repertoire {
   void observe(const std::shared_ptr<const RecordedSteps>& steps);
   // Steps of one kind had different sizes: a single script will not do.
   [[nodiscard]] bool varies() const { return varies_; }
-  // Whether one more recorded step would teach something.
-  [[nodiscard]] bool wants_samples() const;
+  // Whether one more recorded step would teach something. Asked once a step.
+  [[nodiscard]] bool wants_samples();
 
   // --- the first ops of a step ---------------------------------------------------------------------------------------
   void begin_step();
@@ -112,6 +112,7 @@ class Repertoire {
   [[nodiscard]] Made* find_ordered(const Order& order);
   void narrow_down();
   [[nodiscard]] std::optional<Signature> signature_of(const Kind& kind) const;
+  [[nodiscard]] double distance_to(const Kind& kind, const Signature& signature) const;
   [[nodiscard]] static Signature round_up_to_grid(const Kind& kind, const Signature& at);
   [[nodiscard]] static Made* find_made(Kind& kind, const Signature& at, double most_above);
   // The one for the least peak whose plan is enough for the step, which has this peak.
@@ -126,6 +127,7 @@ class Repertoire {
   std::vector<std::size_t> possible_;  // kinds that begin like this step
   std::vector<SeenOp> seen_;
   bool varies_ = false, watching_ = false;
+  int seldom_ = 0;  // steps that may have been of a kind hardly known
   std::optional<std::size_t> chosen_;  // of this step
   Signature now_;
   std::optional<Order> under_way_;     // what begin_script was told last

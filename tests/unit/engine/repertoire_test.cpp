@@ -220,6 +220,50 @@ TEST(Repertoire, APlanForALargerSizeIsTakenWhereThereIsNoOther) {
   EXPECT_TRUE(repertoire.is_asked());
 }
 
+// Begins like the others and goes another way after its first op.
+std::shared_ptr<const RecordedSteps> odd_one(std::int64_t length) {
+  RecordedSteps steps = *recorded(length);
+  steps.shapes = {11, 12, 99};
+  return std::make_shared<const RecordedSteps>(std::move(steps));
+}
+
+TEST(Repertoire, AStepThatWentAnotherWayOnceDoesNotStandBeforeTheOthers) {
+  Repertoire repertoire;
+  for (const int length : {100, 200, 150}) repertoire.observe(recorded(length));
+  repertoire.observe(odd_one(170));
+
+  EXPECT_EQ(find(repertoire, 170), nullptr);
+  const auto wanted = next_wanted(repertoire, kNoRoom);
+  ASSERT_TRUE(wanted);
+  repertoire.keep(script_for(*wanted));
+
+  EXPECT_NE(find(repertoire, 170), nullptr);
+  EXPECT_EQ(wanted->order.steps->shapes.back(), 13u);
+}
+
+TEST(Repertoire, WhoseSizesWereNearerIsChosenOfTwoKindsThatBeginAlike) {
+  Repertoire repertoire;
+  for (const int length : {100, 120}) repertoire.observe(recorded(length));
+  for (const int length : {200, 240}) repertoire.observe(odd_one(length));
+
+  (void)find(repertoire, 210);
+  EXPECT_EQ(next_wanted(repertoire, kNoRoom)->order.steps->shapes.back(), 99u);
+}
+
+TEST(Repertoire, AKindHardlyKnownIsLookedForSeldomAndNotForEver) {
+  Repertoire repertoire;
+  for (int length = 100; length < 118; ++length) repertoire.observe(recorded(length));
+  repertoire.observe(odd_one(170));
+
+  int sampled = 0;
+  for (int step = 0; step < 400; ++step) {
+    (void)find(repertoire, 110);
+    sampled += repertoire.wants_samples() ? 1 : 0;
+  }
+
+  EXPECT_EQ(sampled, 16);
+}
+
 TEST(Repertoire, AnUnknownBeginningHasNoScript) {
   Repertoire repertoire;
   for (const int length : {100, 200, 150}) repertoire.observe(recorded(length));
