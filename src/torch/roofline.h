@@ -21,8 +21,8 @@ struct Rates {
   double bytes_per_nano = 3500;
   double half_flops_per_nano = 550e3, single_flops_per_nano = 45e3;
   double launch_nanos = 5000;
-  // Pinned copies on an otherwise idle link, and the nanoseconds that kernels lose per byte copied beside them (NVIDIA H200:
-  // docs/results.md; 0.84 ms for every GiB out and back, most of it on the way back).
+  // Pinned copies on an otherwise idle link, and the nanoseconds that kernels lose per byte copied beside them: 0.84 ms for every
+  // GiB out and back, most of it on the way back (NVIDIA H200, whole steps; rates.py measures 0.6 to 0.8: docs/results.md).
   double out_bytes_per_nano = 55, in_bytes_per_nano = 55;
   double out_price = 0.00016, in_price = 0.00063;
 };
