@@ -128,7 +128,8 @@ class Verification:
         difference = compare.find_difference(plain.lines(), again.lines())
         raise Stop(NOT_DETERMINISTIC, f"two plain runs already differ: {self._named(difference)}. The script does not do the same thing "
                    "twice: seed it (torch.manual_seed), or switch the op to its deterministic form "
-                   "(torch.use_deterministic_algorithms)")  # fmt: skip
+                   "(torch.use_deterministic_algorithms); where only the order of ops differs (workers that load data, several "
+                   "threads), --steps-only compares losses, gradients and parameters")  # fmt: skip
 
     def _named(self, difference: Difference | None) -> str:
         """With step ends only, the op is found by a pair of runs that look at every op."""

@@ -27,6 +27,10 @@ namespace {
 
 using StoragePtr = c10::intrusive_ptr<c10::StorageImpl>;
 
+// What runs again is nobody's to see: neither ours, nor a dispatch mode's of the program, which may be on where no operator is (a
+// read through numpy, say) and would count or record it.
+constexpr c10::DispatchKeySet kOutOfSight = c10::DispatchKeySet(kKey) | c10::python_ks;
+
 at::Tensor tensor_over(const StoragePtr& storage, const TensorFacts& facts) {
   auto impl = c10::make_intrusive<c10::TensorImpl>(c10::Storage(storage), facts.keys, facts.dtype);
   impl->set_storage_offset(facts.offset);
@@ -265,7 +269,7 @@ class Rebuild {
   StoragePtr execute(const FusedCall& call, std::span<const Use> uses) {
     const TorchRecipe& shown = call.chain.cast != nullptr ? *call.chain.cast : *call.chain.norm;
     const FrameGuard frame(shown.op, uses, /*replay=*/true);
-    const c10::impl::ExcludeDispatchKeyGuard no_handler{c10::DispatchKeySet(kKey)};
+    const c10::impl::ExcludeDispatchKeyGuard out_of_sight{kOutOfSight};
     const Nanos begin = adapter_.device().now();
     const at::Tensor made = run_fused(call);
     if (!made.defined()) return nullptr;
@@ -283,7 +287,7 @@ class Rebuild {
   StoragePtr execute(TorchRecipe& recipe, const Record& wanted, torch::jit::Stack& stack, std::span<const at::Tensor> sides,
                      std::span<const Use> uses) {
     const FrameGuard frame(recipe.op, uses, /*replay=*/true);
-    const c10::impl::ExcludeDispatchKeyGuard no_handler{c10::DispatchKeySet(kKey)};
+    const c10::impl::ExcludeDispatchKeyGuard out_of_sight{kOutOfSight};
     const at::AutoDispatchBelowADInplaceOrView below;
     const c10::AutoGradMode grad(recipe.grad_mode);
     const Nanos begin = adapter_.device().now();

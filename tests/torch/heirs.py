@@ -4,13 +4,14 @@
 
 `overwritten`: what a dropped tensor is made from changes, in a budget that holds the op or the rebuild, not both.
 `chain`: each link is made from the one before, and all are dropped; all but the last die before that is read. Another chain
-is never read.
+is never read. `watched`: one is read while a dispatch mode of the program looks on.
 """
 
 import hashlib
 import sys
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import spillway
 from spillway import native
@@ -49,12 +50,35 @@ def chain(draw):
     return source, end
 
 
+class Seen(TorchDispatchMode):
+    """Counts the program's own operators."""
+
+    count = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.count += 1
+        return function(*args, **(kwargs or {}))
+
+
+def watched(draw):
+    """Read where no operator runs: what is made again for it is not the program's."""
+    source = torch.rand(LENGTH, generator=draw)
+    copy = source.view(-1, 2).t().clone(memory_format=torch.contiguous_format)  # a kernel that calls others
+    drop(copy)
+    with Seen() as of_one_that_is_here:
+        source.numpy()
+    with Seen() as seen:
+        read = copy.numpy()
+    assert seen.count == of_one_that_is_here.count, f"{seen.count - of_one_that_is_here.count} ops of a rebuild were seen"
+    return source, torch.from_numpy(read)
+
+
 def main() -> None:
     torch.set_num_threads(1)
     if BUDGETED:
         spillway.enable(LENGTH * 4 * 11 // 2, device="cpu", policy=sys.argv[2])
     state = hashlib.sha256()
-    made = {"overwritten": overwritten, "chain": chain}[sys.argv[1]](torch.Generator().manual_seed(1))
+    made = {"overwritten": overwritten, "chain": chain, "watched": watched}[sys.argv[1]](torch.Generator().manual_seed(1))
     for tensor in made:
         state.update(tensor.clone().numpy().tobytes())
     del made, tensor

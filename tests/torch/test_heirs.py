@@ -27,3 +27,10 @@ def test_a_chain_whose_dead_links_do_not_fit_at_once_comes_back_link_by_link():
     assert found == run("chain")[0]
     assert again > 0
     assert left < 1 << 16, "links nobody needs any more still have their memory"
+
+
+def test_a_dispatch_mode_of_the_program_does_not_see_what_runs_again():
+    found, again, _ = run("watched", "dtr")
+
+    assert found == run("watched")[0]
+    assert again > 0
