@@ -1,6 +1,8 @@
 """How fast a card is: measured once per machine, remembered, and measured anew where the memory of it is no good."""
 
+import inspect
 import json
+import re
 
 import pytest
 
@@ -14,6 +16,12 @@ SLOW = {name: rate / 10 for name, rate in FAST.items()}
 
 def never():
     raise AssertionError("measured although it is known")
+
+
+def test_measuring_draws_nothing():
+    """What a program draws after it must be what it draws without it; a card's generator cannot be asked here, so the words are."""
+    source = inspect.getsource(rates)
+    assert not re.search(r"torch\.(rand|randn|randint|randperm|normal|bernoulli|empty\(.*\)\.(uniform|normal)_)\b", source)
 
 
 def test_a_machine_is_measured_once(tmp_path):
