@@ -437,7 +437,7 @@ class Engine {
   void join_course(Repertoire::Found found);
   void end_varying_step(const std::vector<Nanos>& durations, Lock& lock);
   void do_later(Study::Job job, Lock& lock);
-  void learn(std::shared_ptr<const RecordedSteps> steps, Lock& lock);
+  void learn(std::shared_ptr<RecordedSteps> steps, const std::vector<Nanos>& durations, Lock& lock);
   void remember_later(std::shared_ptr<const RecordedSteps> steps, Lock& lock);
   void take_lessons(Lock& lock);
   void plan_for_sizes(Lock& lock);

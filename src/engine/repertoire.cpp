@@ -19,6 +19,8 @@ constexpr std::size_t kMostScripts = 64;    // of a kind
 constexpr std::size_t kMostKinds = 16;
 constexpr double kCells = 16;               // that the range of sizes is cut into
 constexpr double kFinest = 1.02, kCoarsest = 1.10;
+constexpr double kMayFit = kCoarsest * kCoarsest;  // times the room: a step a little smaller, whose bytes grow with the square, may fit
+constexpr std::size_t kMostFitting = 8;
 constexpr double kAlike = 0.01;             // a peak that much lower will do
 constexpr double kNearlyEnough = 1.05;      // times the peak a plan leaves at its own size
 constexpr int kMostTries = 3;               // of plans for other sizes, on the training thread
@@ -27,6 +29,10 @@ constexpr double kEqual = 1e-9;
 // How much larger each cell of the grid is than the one before, from the least and the most seen.
 double grid_ratio(std::pair<double, double> range) {
   return std::clamp(std::pow(range.second / range.first, 1 / kCells), kFinest, kCoarsest);
+}
+
+bool is_within(const Signature& at, const Signature& limit) {
+  return at.size() == limit.size() && std::ranges::equal(at, limit, std::ranges::less_equal{});
 }
 
 }  // namespace
@@ -43,7 +49,7 @@ std::optional<Repertoire::Lesson> Repertoire::study(const std::shared_ptr<const 
 
 void Repertoire::take_in(Lesson lesson) {
   varies_ |= !lesson.kind->coordinates().empty();
-  if (Kind* known = find_kind(*lesson.kind)) known->forecast = std::move(lesson.kind);
+  if (Kind* known = find_kind(*lesson.kind)) known->forecast = std::move(lesson.kind), known->fitting.clear();
   else add_kind(std::move(lesson));
 }
 
@@ -59,7 +65,7 @@ Repertoire::Kind* Repertoire::find_kind(const StepKind& kind) {
 void Repertoire::add_kind(Lesson lesson) {
   if (kinds_.size() == kMostKinds) kinds_.erase(kinds_.begin());
   const std::vector<const Op*> ops = ops_of(lesson.steps->trace, StepRecorder::kStep);
-  Kind kind{.forecast = std::move(lesson.kind), .steps = std::move(lesson.steps), .marks = {}, .made = {}, .asked = {}};
+  Kind kind{.forecast = std::move(lesson.kind), .steps = std::move(lesson.steps), .marks = {}, .made = {}, .asked = {}, .fitting = {}, .room = {}};
   for (const StepKind::Mark& mark : kind.forecast->marks()) {
     const auto part = find_part(*ops[mark.op], kind.forecast->model().storages()[mark.storage].id);
     kind.marks.push_back(part ? MarkPart{mark.op, part->part, part->nth} : MarkPart{mark.op, Part::input, UINT16_MAX});
@@ -138,21 +144,38 @@ double Repertoire::distance_to(const Kind& kind, const Signature& signature) con
   return worst;
 }
 
+// A script for a little more is taken as it is, unless this step may need none.
 Repertoire::Found Repertoire::find_script(Bytes room) {
   if (!chosen_) return {};
   Kind& kind = kinds_[*chosen_];
-  if (const Made* made = find_made(kind, now_, kCoarsest)) {
-    if (made->script) return {.script = made->script};
-    if (made->peak > 0_B && made->peak <= room) return {.script = nullptr, .fits = true};  // a little more does
-  }
-  const auto predicted = kind.forecast->predict(now_);
+  if (room < std::exchange(kind.room, room)) kind.fitting.clear();
+  if (is_below_fitting(kind, now_)) return {.script = nullptr, .fits = true};
+  const Made* made = find_made(kind, now_, kCoarsest);
+  const bool is_there = made != nullptr && made->script;
+  if (is_there && static_cast<double>(made->peak.count) > static_cast<double>(room.count) * kMayFit) return {.script = made->script};
+  if (made != nullptr && !is_there && made->peak > 0_B && made->peak <= room) return {.script = nullptr, .fits = true};  // a little more does
+  const auto predicted = kind.forecast->predict(now_, /*times=*/false);
   if (!predicted) return {};
   if (!kind.foreseen) kind.foreseen = std::make_shared<Liveness>(kind.forecast->model());
   kind.foreseen->set_figures(predicted->figures);
   const Bytes peak = live_curve(*kind.foreseen).peak + predicted->margin;
-  if (peak <= room) return {.script = nullptr, .fits = true};
+  if (peak <= room) {
+    note_fitting(kind, now_);
+    return {.script = nullptr, .fits = true};
+  }
+  if (is_there) return {.script = made->script};
   ask(kind, round_up_to_grid(kind, now_));
   return find_enough(kind, *kind.foreseen, peak, room - predicted->margin);
+}
+
+bool Repertoire::is_below_fitting(const Kind& kind, const Signature& at) {
+  return std::ranges::any_of(kind.fitting, [&](const Signature& fitting) { return is_within(at, fitting); });
+}
+
+void Repertoire::note_fitting(Kind& kind, const Signature& at) {
+  std::erase_if(kind.fitting, [&](const Signature& fitting) { return is_within(fitting, at); });
+  if (kind.fitting.size() == kMostFitting) kind.fitting.erase(kind.fitting.begin());
+  kind.fitting.push_back(at);
 }
 
 // Those for larger peaks are enough nearly always; none is, where this step is the largest so far: then the one for the
@@ -225,28 +248,51 @@ std::optional<Signature> Repertoire::find_hole(Kind& kind) {
   return std::nullopt;
 }
 
-std::optional<Signature> Repertoire::next_size(Kind& kind) {
+std::optional<Signature> Repertoire::next_asked(Kind& kind) {
   while (!kind.asked.empty()) {
     Signature at = std::move(kind.asked.back());
     kind.asked.pop_back();
     if (at.size() == kind.forecast->coordinates().size()) return at;
   }
-  return find_hole(kind);
+  return std::nullopt;
+}
+
+// Its margin was large, and its plan the tighter for it.
+Repertoire::Made* Repertoire::find_outdated(Kind& kind) {
+  const std::uint32_t known = std::min<std::uint32_t>(kind.forecast->observed(), kEnoughSamples);
+  const auto is_outdated = [&](const Made& made) {
+    return made.script && made.learnt_from * 2 <= known && made.at.size() == kind.forecast->coordinates().size();
+  };
+  const auto found = std::ranges::find_if(kind.made, is_outdated);
+  return found == kind.made.end() ? nullptr : &*found;
+}
+
+Repertoire::Order Repertoire::order_again(const Kind& kind, Made& made, bool quick) {
+  made.learnt_from = kind.forecast->observed();
+  made.refined = !quick;
+  return {.kind = kind.forecast, .steps = kind.steps, .at = made.at, .quick = quick};
 }
 
 std::optional<Repertoire::Order> Repertoire::next_order() {
-  for (Kind& kind : std::views::reverse(kinds_)) {
-    const std::optional<Signature> at = next_size(kind);
-    if (!at) continue;
+  const auto order = [](Kind& kind, const std::optional<Signature>& at) -> std::optional<Order> {
+    if (!at) return std::nullopt;
     if (kind.made.size() >= kMostScripts) kind.made.erase(kind.made.begin());
     kind.made.push_back({.at = *at, .script = nullptr});
-    return Order{.kind = kind.forecast, .steps = kind.steps, .at = *at};
+    return order_again(kind, kind.made.back(), /*quick=*/true);
+  };
+  for (Kind& kind : std::views::reverse(kinds_)) {
+    if (auto asked = order(kind, next_asked(kind))) return asked;
+  }
+  for (Kind& kind : std::views::reverse(kinds_)) {
+    if (Made* made = find_outdated(kind)) return order_again(kind, *made, /*quick=*/true);
+  }
+  for (Kind& kind : std::views::reverse(kinds_)) {
+    if (auto hole = order(kind, find_hole(kind))) return hole;
   }
   for (Kind& kind : std::views::reverse(kinds_)) {
     for (Made& made : kind.made) {
       if (made.refined || !made.script || made.at.size() != kind.forecast->coordinates().size()) continue;
-      made.refined = true;
-      return Order{.kind = kind.forecast, .steps = kind.steps, .at = made.at, .quick = false};
+      return order_again(kind, made, /*quick=*/false);
     }
   }
   return std::nullopt;
@@ -272,7 +318,10 @@ bool Repertoire::begin_script(const Wanted& wanted, Bytes room) {
   Made* made = find_ordered(wanted.order);
   if (made == nullptr) return false;
   made->peak = wanted.peak;
-  if (wanted.peak <= room) return false;
+  if (wanted.peak <= room) {
+    made->script = nullptr;
+    return false;
+  }
   under_way_ = wanted.order;
   return true;
 }
@@ -289,7 +338,7 @@ std::size_t Repertoire::script_count() const {
 }
 
 void Repertoire::forget_scripts() {
-  for (Kind& kind : kinds_) kind.made.clear(), kind.asked.clear();
+  for (Kind& kind : kinds_) kind.made.clear(), kind.asked.clear(), kind.fitting.clear();
   watching_ = false;
 }
 

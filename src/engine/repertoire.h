@@ -64,7 +64,8 @@ class Repertoire {
     bool quick = true;  // a first plan; later a better one
   };
   [[nodiscard]] bool is_asked() const;
-  // What was asked for and not there, then whatever lies in the range of sizes; when all of those are there, better ones.
+  // What was asked for and not there, what was made when less was known, then whatever lies in the range of sizes; when all
+  // of those are there, better ones.
   [[nodiscard]] std::optional<Order> next_order();
   struct Wanted {
     Order order;
@@ -92,6 +93,7 @@ class Repertoire {
     Signature at;
     std::shared_ptr<const Script> script;  // null: under way, or it cannot be told, or it fits
     Bytes peak;                            // of the step, were nobody to leave
+    std::uint32_t learnt_from = 0;         // steps, when it was ordered
     bool refined = false;
   };
   struct Kind {
@@ -100,6 +102,8 @@ class Repertoire {
     std::vector<MarkPart> marks;
     std::vector<Made> made;
     std::vector<Signature> asked;
+    std::vector<Signature> fitting;      // sizes that need no script in `room`, none of them below another
+    Bytes room;
     std::shared_ptr<Liveness> foreseen;  // the step at hand; kept, because copying one takes longer than all else
   };
   struct SeenOp {
@@ -117,9 +121,14 @@ class Repertoire {
   [[nodiscard]] static Made* find_made(Kind& kind, const Signature& at, double most_above);
   // The one for the least peak whose plan is enough for the step, which has this peak.
   [[nodiscard]] static Found find_enough(const Kind& kind, const Liveness& step, Bytes peak, Bytes room);
+  [[nodiscard]] static bool is_below_fitting(const Kind& kind, const Signature& at);
+  static void note_fitting(Kind& kind, const Signature& at);
   void ask(Kind& kind, const Signature& at);
   [[nodiscard]] static std::optional<Signature> find_hole(Kind& kind);
-  [[nodiscard]] static std::optional<Signature> next_size(Kind& kind);
+  [[nodiscard]] static std::optional<Signature> next_asked(Kind& kind);
+  // One that was made when less was known.
+  [[nodiscard]] static Made* find_outdated(Kind& kind);
+  [[nodiscard]] static Order order_again(const Kind& kind, Made& made, bool quick);
 
   std::mutex studying_;
   Forecast forecast_;  // belongs to studying_

@@ -183,8 +183,9 @@ void Engine::steer_end_step(const std::vector<Nanos>& durations, Lock& lock) {
   if (recorder_.on_planned_step() && !course_.script) recorded_time_ = settled_now(lock) - recorded_from_;
   const Nanos begin = device_.now();
   if (recorder_.end_step()) {
-    auto steps = std::make_shared<const RecordedSteps>(recorder_.take(durations));
-    learn(steps, lock);
+    auto steps = std::make_shared<RecordedSteps>(recorder_.take());
+    set_times(*steps, durations);
+    learn(steps, {}, lock);
     if (recorded_ || steps->sample) {  // it may show that sizes change, which the next step needs to know
       lock.unlock();
       study_.wait();

@@ -14,6 +14,7 @@ std::vector<StorageId> list(std::span<const StorageId> ids) { return {ids.begin(
 }  // namespace
 
 void set_times(RecordedSteps& steps, const std::vector<Nanos>& durations) {
+  if (durations.empty() || std::ssize(durations) != std::ranges::count(steps.timed, true)) return;
   auto next = durations.begin();
   auto timed = steps.timed.begin();
   for (Event& event : steps.trace.events) {
@@ -100,8 +101,7 @@ bool StepRecorder::end_step() {
   return false;
 }
 
-RecordedSteps StepRecorder::take(const std::vector<Nanos>& durations) {
-  if (!durations.empty() && std::ssize(durations) == std::ranges::count(steps_.timed, true)) set_times(steps_, durations);
+RecordedSteps StepRecorder::take() {
   RecordedSteps steps = std::move(steps_);
   abandon();
   return steps;

@@ -29,7 +29,8 @@ struct RecordedSteps {
   std::vector<bool> timed;          // of the same ops: the device measures it
 };
 
-// `durations`: of those ops that the device times, in order. The others take none of its time.
+// `durations`: of those ops that the device times, in order; the others take none of its time. Where these are not all of them,
+// the times told with the ops stand.
 void set_times(RecordedSteps& steps, const std::vector<Nanos>& durations);
 // All of them together.
 [[nodiscard]] Nanos time_of(const RecordedSteps& steps);
@@ -55,9 +56,7 @@ class StepRecorder {
   void op(const OpNote& note, OpKey key);
   // True when both steps are there.
   [[nodiscard]] bool end_step();
-  // `durations`: of the second step's ops that the device measured, in order; then others took none. Without them those told
-  // with the ops stand.
-  [[nodiscard]] RecordedSteps take(const std::vector<Nanos>& durations);
+  [[nodiscard]] RecordedSteps take();
   void abandon() { *this = {}; }
 
  private:

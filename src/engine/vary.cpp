@@ -58,7 +58,7 @@ void Engine::end_varying_step(const std::vector<Nanos>& durations, Lock& lock) {
     stats_.surprises += course_.surprises;
   }
   ++stats_.varying_steps;
-  if (recorder_.end_step()) learn(std::make_shared<const RecordedSteps>(recorder_.take(durations)), lock);
+  if (recorder_.end_step()) learn(std::make_shared<RecordedSteps>(recorder_.take()), durations, lock);
   take_lessons(lock);
   if (!recorder_.on() && repertoire_.wants_samples()) begin_recording(/*sample=*/true);
   plan_for_sizes(lock);
@@ -80,8 +80,9 @@ void Engine::do_later(Study::Job job, Lock& lock) {
   lock.lock();
 }
 
-void Engine::learn(std::shared_ptr<const RecordedSteps> steps, Lock& lock) {
-  do_later([this, steps = std::move(steps)] {
+void Engine::learn(std::shared_ptr<RecordedSteps> steps, const std::vector<Nanos>& durations, Lock& lock) {
+  do_later([this, steps = std::move(steps), durations] {
+    set_times(*steps, durations);
     auto lesson = repertoire_.study(steps);
     Lock lock(mutex_);
     if (lesson) lessons_.push_back(std::move(*lesson));

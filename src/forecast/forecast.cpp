@@ -3,12 +3,22 @@
 #include <algorithm>
 #include <utility>
 
+#include "liveness/curve.h"
+
 namespace spillway {
 
 namespace {
 
 constexpr OpPlace kEarly = 256;       // ops: a batch of images is cut to size and put together in that
 constexpr double kMostBeyond = 1.0;   // twice the largest seen, half the smallest
+constexpr std::uint32_t kEnoughTests = 4;
+constexpr double kSurer = 1.5;        // times what was missing at most
+
+double bytes_of(const StepFigures& figures) {
+  double bytes = 0;
+  for (const Bytes size : figures.sizes) bytes += static_cast<double>(size.count);
+  return bytes;
+}
 
 }  // namespace
 
@@ -41,6 +51,7 @@ std::vector<double> StepKind::marks_of(const Liveness& step, const StepShape& sh
 }
 
 void StepKind::observe(const Liveness& step, const StepShape& shape) {
+  if (const auto told = predict(signature(step, shape), /*times=*/false)) test(step, *told);
   columns_.observe(values_of(step, shape), marks_of(step, shape));
   for (OpPlace op = 0; op < step.op_count(); ++op) {
     double touched = 0;
@@ -59,7 +70,7 @@ Signature StepKind::signature(const Liveness& step, const StepShape& shape) cons
   return columns_.signature(marks_of(step, shape));
 }
 
-std::optional<StepKind::Prediction> StepKind::predict(std::span<const double> signature) const {
+std::optional<StepKind::Prediction> StepKind::predict(std::span<const double> signature, bool times) const {
   if (columns_.observed() < 2 || columns_.beyond(signature) > kMostBeyond) return std::nullopt;
   const Columns::Prediction found = columns_.predict(signature);
   Prediction told;
@@ -71,9 +82,28 @@ std::optional<StepKind::Prediction> StepKind::predict(std::span<const double> si
   figures.ops.resize(model_->op_count());
   for (StepFigures::OpFigures& op : figures.ops) op.transient = {found.values[at++]}, op.workspace = {found.values[at++]};
   for (const StoragePlace storage : shape_.takings) figures.sizes[storage] = {found.values[at++]};
-  set_times(figures);
-  told.margin = margin_of(found.errors);
+  if (times) set_times(figures);
+  told.margin = tested_margin(margin_of(found.errors), figures, found.beyond);
   return told;
+}
+
+// Where much is there: elsewhere there is room for what was not foreseen.
+void StepKind::test(const Liveness& step, const Prediction& told) {
+  Liveness foreseen = *model_;
+  foreseen.set_figures(told.figures);
+  const LiveCurve is = live_curve(step), was_told = live_curve(foreseen);
+  Bytes missing;
+  for (OpPlace op = 0; op < step.op_count(); ++op) {
+    if (is.during[op] > is.peak / 2) missing = std::max(missing, is.during[op] - was_told.during[op]);
+  }
+  missing_[tests_++ % kTests] = static_cast<double>(missing.count) / std::max(bytes_of(told.figures), 1.0);
+}
+
+// Each storage's own worst error, all at once, is far more than a step is ever wrong by.
+Bytes StepKind::tested_margin(Bytes worst, const StepFigures& figures, double beyond) const {
+  if (tests_ < kEnoughTests) return worst;
+  const double part = std::ranges::max(missing_) * kSurer * (1 + beyond) * (1 + beyond);
+  return std::min(worst, Bytes{static_cast<std::int64_t>(part * bytes_of(figures))});
 }
 
 void StepKind::set_times(StepFigures& figures) const {

@@ -5,6 +5,7 @@
 // columns.h. A prediction comes with its error; far outside of what was seen there is none.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -46,8 +47,8 @@ class StepKind {
   };
   // The least and the most seen of a coordinate.
   [[nodiscard]] std::pair<double, double> range(std::size_t coordinate) const { return columns_.range(coordinate); }
-  // Empty: too far from all that was seen, or one step only was, which does not tell what varies.
-  [[nodiscard]] std::optional<Prediction> predict(std::span<const double> signature) const;
+  // Empty: too far from all that was seen, or one step only was, which does not tell what varies. Times may be left out.
+  [[nodiscard]] std::optional<Prediction> predict(std::span<const double> signature, bool times = true) const;
   // The first step of this kind: what all others are like, but for the figures.
   [[nodiscard]] const Liveness& model() const { return *model_; }
   [[nodiscard]] const StepShape& shape() const { return shape_; }
@@ -57,6 +58,8 @@ class StepKind {
   [[nodiscard]] std::vector<double> marks_of(const Liveness& step, const StepShape& shape) const;
   void set_times(StepFigures& figures) const;
   [[nodiscard]] Bytes margin_of(std::span<const std::int64_t> errors) const;
+  void test(const Liveness& step, const Prediction& told);
+  [[nodiscard]] Bytes tested_margin(Bytes worst, const StepFigures& figures, double beyond) const;
 
   std::shared_ptr<const Liveness> model_;
   StepShape shape_;
@@ -64,6 +67,10 @@ class StepKind {
   std::vector<Mark> marks_;
   Columns columns_;
   std::vector<Pace> paces_;  // by op
+  // How much more steps took than was told before they were learnt from, in parts of all their storages' bytes; the latest only.
+  static constexpr std::uint32_t kTests = 8;
+  std::array<double, kTests> missing_{};
+  std::uint32_t tests_ = 0;
 };
 
 class Forecast {

@@ -31,6 +31,8 @@ std::shared_ptr<const RecordedSteps> recorded(std::int64_t length) {
   return std::make_shared<const RecordedSteps>(std::move(steps));
 }
 
+Bytes peak_of(const RecordedSteps& steps) { return live_curve(Liveness(steps.trace, *find_step(steps.trace, StepRecorder::kStep))).peak; }
+
 // As the engine goes about it.
 std::optional<Repertoire::Wanted> next_wanted(Repertoire& repertoire, Bytes room) {
   while (auto order = repertoire.next_order()) {
@@ -47,12 +49,12 @@ std::shared_ptr<const Script> script_for(const Repertoire::Wanted& wanted) {
 // Until it watches no longer: the first op shows the length.
 constexpr Bytes kNoRoom = 1_B;
 
-std::shared_ptr<const Script> find(Repertoire& repertoire, std::int64_t length) {
+std::shared_ptr<const Script> find(Repertoire& repertoire, std::int64_t length, Bytes room = kNoRoom) {
   repertoire.begin_step();
   repertoire.op(11, {{{Bytes{8 * length}, 1_MiB}, {}, {Bytes{1024 * length}}}});
   EXPECT_FALSE(repertoire.watches());
   EXPECT_EQ(repertoire.ops_seen(), 1u);
-  return repertoire.find_script(kNoRoom).script;
+  return repertoire.find_script(room).script;
 }
 
 TEST(Repertoire, StepsOfOneSizeNeedOneScript) {
@@ -88,10 +90,8 @@ TEST(Repertoire, APlanIsMadeForNoLessThanTheStepNeeds) {
   const auto wanted = next_wanted(repertoire, kNoRoom);
 
   ASSERT_TRUE(wanted);
-  const auto real = recorded(170), larger = recorded(190);
-  const auto peak = [](const RecordedSteps& steps) { return live_curve(Liveness(steps.trace, *find_step(steps.trace, StepRecorder::kStep))).peak; };
-  EXPECT_GE(live_curve(*wanted->step).peak, peak(*real));
-  EXPECT_LE(live_curve(*wanted->step).peak, peak(*larger));
+  EXPECT_GE(live_curve(*wanted->step).peak, peak_of(*recorded(170)));
+  EXPECT_LE(live_curve(*wanted->step).peak, peak_of(*recorded(190)));
 }
 
 TEST(Repertoire, WhatIsNoLongerWantedIsNotBegun) {
@@ -157,6 +157,55 @@ TEST(Repertoire, WhatIsKnownToFitIsNotForeseenAgain) {
   EXPECT_EQ(find(repertoire, 170), nullptr);  // there is no script for what has room
   EXPECT_TRUE(repertoire.find_script(1_GiB).fits);
   EXPECT_FALSE(repertoire.find_script(kNoRoom).fits);
+}
+
+TEST(Repertoire, WhereALargerSizeFitsASmallerOneDoes) {
+  Repertoire repertoire;
+  for (const int length : {100, 200, 150}) repertoire.observe(recorded(length));
+  const Bytes room = peak_of(*recorded(170));
+  const auto found_for = [&](std::int64_t length, Bytes within) {
+    (void)find(repertoire, length, within);
+    return repertoire.find_script(within).fits;
+  };
+
+  EXPECT_TRUE(found_for(170, room));
+  EXPECT_TRUE(found_for(140, room));
+  EXPECT_FALSE(found_for(171, room));
+  EXPECT_FALSE(found_for(170, room - 1_B));  // what was known was of more room
+}
+
+// It is for up to a tenth more, and would move or drop what has room.
+TEST(Repertoire, AScriptForALittleMoreIsNotTakenWhereTheStepFits) {
+  Repertoire repertoire;
+  for (const int length : {100, 200, 150}) repertoire.observe(recorded(length));
+  const Bytes room = peak_of(*recorded(165));
+  EXPECT_EQ(find(repertoire, 170, room), nullptr);
+  const auto wanted = next_wanted(repertoire, room);
+  ASSERT_TRUE(wanted);
+  repertoire.keep(script_for(*wanted));
+
+  EXPECT_NE(find(repertoire, 170, room), nullptr);
+  EXPECT_NE(find(repertoire, 166, room), nullptr);
+  EXPECT_EQ(find(repertoire, 164, room), nullptr);
+}
+
+// With few samples much must be left for what is not known, and plans are tighter for it.
+TEST(Repertoire, WhatWasPlannedWhenLessWasKnownIsPlannedAgain) {
+  Repertoire repertoire;
+  for (const int length : {100, 200}) repertoire.observe(recorded(length));
+  EXPECT_EQ(find(repertoire, 170), nullptr);
+  const auto early = next_wanted(repertoire, kNoRoom);
+  ASSERT_TRUE(early);
+  repertoire.keep(script_for(*early));
+  for (const int length : {150, 180, 120}) repertoire.observe(recorded(length));
+
+  const auto again = next_wanted(repertoire, kNoRoom);
+
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again->order.at, early->order.at);
+  EXPECT_TRUE(again->order.quick);
+  EXPECT_GT(again->order.kind->observed(), early->order.kind->observed());
+  EXPECT_NE(find(repertoire, 170), nullptr);  // until the better one is there
 }
 
 TEST(Repertoire, PlansAreMadeBetterWhenAllAreThere) {

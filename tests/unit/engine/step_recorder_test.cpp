@@ -14,7 +14,7 @@ TEST(StepRecorder, TakesTwoStepsAndThenHasThem) {
 
   EXPECT_TRUE(recorder.end_step());
 
-  EXPECT_EQ(recorder.take({}).keys, std::vector<std::uint64_t>{2});
+  EXPECT_EQ(recorder.take().keys, std::vector<std::uint64_t>{2});
   EXPECT_FALSE(recorder.on());
 }
 
