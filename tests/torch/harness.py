@@ -10,6 +10,7 @@ import importlib
 import json
 import multiprocessing
 import os
+import runpy
 import subprocess
 import sys
 import tempfile
@@ -36,7 +37,7 @@ def environment() -> dict[str, str]:
 def forks():
     """Where processes come from that need not import torch."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["runner", "odd", "holds", "torchvision", "torch._dynamo"])
+    context.set_forkserver_preload(["runner", "odd", "holds", "torchvision", "torch._dynamo", "spillway"])
     return context
 
 
@@ -49,8 +50,27 @@ def become(program: str, words: list[str], said: str) -> None:
     importlib.import_module(program).main(words)
 
 
+def become_python(words: list[str], folder: str, files: list[str]) -> None:
+    """In the fork: what `python words...` does in a folder, its output and its errors in two files."""
+    os.environ.update(environment())
+    os.chdir(folder)
+    for target, name in enumerate(files, start=1):
+        os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT, 0o600), target)
+    if words[0] == "-m":
+        sys.argv[:] = words[1:]
+        runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+    else:
+        sys.argv[:] = words
+        sys.path.insert(0, str(Path(words[0]).resolve().parent))
+        runpy.run_path(words[0], run_name="__main__")
+
+
 def in_a_fork(words: list[str], said: Path, program: str = "runner") -> int:
-    process = forks().Process(target=become, args=(program, words, str(said)))
+    return end_of_fork(become, program, words, str(said))
+
+
+def end_of_fork(target, *arguments) -> int:
+    process = forks().Process(target=target, args=arguments)
     process.start()
     process.join(HANGS_AFTER)
     if process.exitcode is None:
@@ -83,6 +103,15 @@ def run_program(program: str, *words: str) -> dict:
         if code != 0:
             raise RunFailed(f"{program}.py {' '.join(words)}\nended with {code}\n{said.read_text(errors='replace')[-6000:]}")
         return json.loads(out.read_text())
+
+
+def run_python(*words: object, folder: Path = ROOT) -> subprocess.CompletedProcess:
+    """`python words...`, finished: a script or `-m module`, with its words."""
+    command = [str(word) for word in words]
+    with tempfile.TemporaryDirectory() as place:
+        files = [f"{place}/out", f"{place}/err"]
+        code = end_of_fork(become_python, command, str(folder), files)
+        return subprocess.CompletedProcess(command, code, *(Path(file).read_text(errors="replace") for file in files))
 
 
 @functools.cache
