@@ -5,6 +5,7 @@ libraries, which takes seconds, and done nothing with them. Where the kernel's c
 process. The results of runs that never change (plain, watching, imports only, oracle) are kept for the session.
 """
 
+import atexit
 import functools
 import importlib
 import json
@@ -37,7 +38,7 @@ def environment() -> dict[str, str]:
 def forks():
     """Where processes come from that need not import torch."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["runner", "odd", "holds", "torchvision", "torch._dynamo", "spillway"])
+    context.set_forkserver_preload(["runner", "odd", "holds", "torchvision", "zoo.pretrained", "torch._dynamo", "spillway"])
     return context
 
 
@@ -56,13 +57,16 @@ def become_python(words: list[str], folder: str, files: list[str]) -> None:
     os.chdir(folder)
     for target, name in enumerate(files, start=1):
         os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT, 0o600), target)
-    if words[0] == "-m":
-        sys.argv[:] = words[1:]
-        runpy.run_module(words[1], run_name="__main__", alter_sys=True)
-    else:
-        sys.argv[:] = words
-        sys.path.insert(0, str(Path(words[0]).resolve().parent))
-        runpy.run_path(words[0], run_name="__main__")
+    try:
+        if words[0] == "-m":
+            sys.argv[:] = words[1:]
+            runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+        else:
+            sys.argv[:] = words
+            sys.path.insert(0, str(Path(words[0]).resolve().parent))
+            runpy.run_path(words[0], run_name="__main__")
+    finally:
+        atexit._run_exitfuncs()  # an interpreter would; multiprocessing does not
 
 
 def in_a_fork(words: list[str], said: Path, program: str = "runner") -> int:
