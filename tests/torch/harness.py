@@ -7,6 +7,7 @@ process. The results of runs that never change (plain, watching, imports only, o
 
 import atexit
 import functools
+import gc
 import importlib
 import json
 import multiprocessing
@@ -44,6 +45,7 @@ def forks():
 
 def become(program: str, words: list[str], said: str) -> None:
     """In the fork: what `program.py words...` does, its output in a file."""
+    gc.freeze()  # a collector that looks at all that was imported copies the pages it lies in
     os.environ.update(environment())
     os.chdir(ROOT)
     file = os.open(said, os.O_WRONLY | os.O_CREAT, 0o600)
@@ -53,6 +55,7 @@ def become(program: str, words: list[str], said: str) -> None:
 
 def become_python(words: list[str], folder: str, files: list[str]) -> None:
     """In the fork: what `python words...` does in a folder, its output and its errors in two files."""
+    gc.freeze()
     os.environ.update(environment())
     os.chdir(folder)
     for target, name in enumerate(files, start=1):
