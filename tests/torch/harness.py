@@ -43,11 +43,17 @@ def forks():
     return context
 
 
+def settle(folder: Path | str) -> None:
+    """In the fork: what a process that began anew would find."""
+    gc.freeze()  # a collector that looks at all that was imported copies the pages it lies in
+    multiprocessing.set_start_method("fork", force=True)  # as everywhere on Linux: workers of a loader are forks of the program
+    os.environ.update(environment())
+    os.chdir(folder)
+
+
 def become(program: str, words: list[str], said: str) -> None:
     """In the fork: what `program.py words...` does, its output in a file."""
-    gc.freeze()  # a collector that looks at all that was imported copies the pages it lies in
-    os.environ.update(environment())
-    os.chdir(ROOT)
+    settle(ROOT)
     file = os.open(said, os.O_WRONLY | os.O_CREAT, 0o600)
     os.dup2(file, 1), os.dup2(file, 2)
     importlib.import_module(program).main(words)
@@ -55,9 +61,7 @@ def become(program: str, words: list[str], said: str) -> None:
 
 def become_python(words: list[str], folder: str, files: list[str]) -> None:
     """In the fork: what `python words...` does in a folder, its output and its errors in two files."""
-    gc.freeze()
-    os.environ.update(environment())
-    os.chdir(folder)
+    settle(folder)
     for target, name in enumerate(files, start=1):
         os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT, 0o600), target)
     try:
