@@ -2,6 +2,7 @@ import os
 import pathlib
 import subprocess
 
+import fork_server
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -14,6 +15,22 @@ os.environ["SPILLWAY_CACHE_DIR"] = "/dev/null/steps"
 def root():
     """The top of the project."""
     return ROOT
+
+
+@pytest.fixture(scope="session")
+def real_server():
+    """Forks of one process that has torch and the native library loaded."""
+    server = fork_server.Server("real")
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def fake_server():
+    """The same with a stand-in for the native library."""
+    server = fork_server.Server("fake")
+    yield server
+    server.stop()
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@
 """
 
 import ctypes
+import gc
 import json
 import os
 import subprocess
@@ -46,6 +47,7 @@ def serve():
     The child returns from here, so it ends as any interpreter does. The parent answers with its exit code.
     """
     import torch
+    import torch._dynamo  # every optimizer imports it when it is made
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class Pass(TorchDispatchMode):
@@ -54,6 +56,7 @@ def serve():
 
     with Pass():  # the first op in a mode imports hundreds of modules
         torch.ones(1)
+    gc.freeze()  # a child whose collector looks at all that was imported copies the pages it lies in
     for line in sys.stdin:
         request = json.loads(line)
         child = os.fork()

@@ -2,7 +2,6 @@
 
 import json
 
-import fork_server
 import pytest
 
 from spillway import native
@@ -35,25 +34,21 @@ spillway.disable()
 
 
 @pytest.fixture(scope="module", params=[', trace="first.spt"', ""], ids=["after another", "after a run without"])
-def folder(request, tmp_path_factory):
-    server, folder = fork_server.Server("real"), tmp_path_factory.mktemp("traces")
-    done = server.execute(TRAINS.replace("{first}", request.param), folder)
-    server.stop()
+def folder(request, real_server, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("traces")
+    done = real_server.execute(TRAINS.replace("{first}", request.param), folder)
     assert done.returncode == 0, done.stderr
     return folder
 
 
 @pytest.fixture
-def tool(folder):
-    server = fork_server.Server("real")
-
+def tool(real_server, folder):
     def run(*arguments):
-        done = server.run(arguments, folder)
+        done = real_server.run(arguments, folder)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    yield run
-    server.stop()
+    return run
 
 
 def test_every_trace_of_a_process_can_be_read(folder, tool):

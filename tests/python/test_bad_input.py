@@ -1,18 +1,10 @@
 """Bad input that only shows with the engine at work: one sentence, exit code 2 where nothing has begun, and nothing lost."""
 
-import fork_server
 import pytest
 
 from spillway import native
 
 pytestmark = pytest.mark.skipif(not native.LIBRARY.exists(), reason=f"{native.LIBRARY} is not built")
-
-
-@pytest.fixture(scope="module")
-def server():
-    server = fork_server.Server("real")
-    yield server
-    server.stop()
 
 
 # What a process may write into one file ends where a full disk would.
@@ -37,10 +29,10 @@ print(len(held), all(held[i].sum().item() == i << 18 for i in range(len(held))))
 """
 
 
-def test_a_disk_that_fills_up_is_out_of_memory_in_words_and_nothing_is_lost(server, tmp_path):
+def test_a_disk_that_fills_up_is_out_of_memory_in_words_and_nothing_is_lost(real_server, tmp_path):
     (tmp_path / "train.py").write_text(FILLS)
 
-    done = server.execute(FULL_DISK.replace("ROOM", str(16 << 20)), tmp_path)
+    done = real_server.execute(FULL_DISK.replace("ROOM", str(16 << 20)), tmp_path)
 
     assert done.returncode == 0, done.stderr
     error, end = done.stdout.splitlines()
@@ -49,11 +41,11 @@ def test_a_disk_that_fills_up_is_out_of_memory_in_words_and_nothing_is_lost(serv
     assert 16 <= int(count) < 64 and intact == "True"
 
 
-def test_a_full_disk_is_told_before_the_script_begins(server, tmp_path):
+def test_a_full_disk_is_told_before_the_script_begins(real_server, tmp_path):
     (tmp_path / "train.py").write_text("print('begun')")
 
     code = FULL_DISK.replace("ROOM", str(1 << 16)).replace('"--quiet"', f'"--spill-dir", {str(tmp_path)!r}')
-    done = server.execute(code, tmp_path)
+    done = real_server.execute(code, tmp_path)
 
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"spillway run: the spill directory {tmp_path} has no room for 1 MiB: File too large\n"
@@ -69,10 +61,10 @@ sys.exit(cli.main())
 """
 
 
-def test_another_torch_is_refused_before_the_script_begins(server, tmp_path):
+def test_another_torch_is_refused_before_the_script_begins(real_server, tmp_path):
     (tmp_path / "train.py").write_text("print('begun')")
 
-    done = server.execute(OTHER_TORCH, tmp_path)
+    done = real_server.execute(OTHER_TORCH, tmp_path)
 
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "spillway run: this Spillway was built for torch 2.11.x, and torch 2.12.0+cu130 is installed\n"
@@ -91,8 +83,8 @@ print(spillway.stats()["budget_bytes"] >> 20, spillway.stats()["violations"], su
 """
 
 
-def test_a_budget_below_what_is_allocated_and_stays_is_refused_and_the_old_one_holds(server, tmp_path):
-    done = server.execute(BELOW, tmp_path)
+def test_a_budget_below_what_is_allocated_and_stays_is_refused_and_the_old_one_holds(real_server, tmp_path):
+    done = real_server.execute(BELOW, tmp_path)
 
     said = "a budget of 4.00 MiB is below what is allocated and cannot leave, 8.00 MiB: free tensors first, or choose more"
     assert done.stdout.splitlines() == [said, "16 0 28.0"], done.stdout + done.stderr
@@ -118,8 +110,8 @@ print(spillway.is_enabled())
 """
 
 
-def test_a_second_enable_honours_what_it_can_and_refuses_the_rest(server, tmp_path):
-    done = server.execute(AGAIN, tmp_path)
+def test_a_second_enable_honours_what_it_can_and_refuses_the_rest(real_server, tmp_path):
+    done = real_server.execute(AGAIN, tmp_path)
 
     lines = done.stdout.splitlines()
     assert lines[0] == "8 True 144.0", done.stdout + done.stderr
@@ -153,8 +145,8 @@ print(written.sum().item() == now != before[0], made.sum().item() == before[1])
 
 
 @pytest.mark.parametrize("policy", ["lru", "dtr"])
-def test_what_was_written_while_off_is_what_leaves_after_a_second_enable(server, tmp_path, policy):
-    done = server.execute(UNSEEN.replace("POLICY", repr(policy)), tmp_path)
+def test_what_was_written_while_off_is_what_leaves_after_a_second_enable(real_server, tmp_path, policy):
+    done = real_server.execute(UNSEEN.replace("POLICY", repr(policy)), tmp_path)
 
     assert done.stdout == "True True\n", done.stdout + done.stderr
 
@@ -176,8 +168,8 @@ print(spillway.is_enabled(), torch.ones(5).sum().item())
 """
 
 
-def test_a_budget_below_the_tensors_made_before_is_refused_and_nothing_is_changed(server, tmp_path):
-    done = server.execute(LATE, tmp_path)
+def test_a_budget_below_the_tensors_made_before_is_refused_and_nothing_is_changed(real_server, tmp_path):
+    done = real_server.execute(LATE, tmp_path)
 
     said = "a budget of 3.00 MiB is below what is allocated already: tensors made before hold 4.00 MiB; free them first, or choose more"
     assert done.stdout.splitlines() == [said, "True 5.0"], done.stdout + done.stderr
@@ -199,8 +191,8 @@ print(spillway.is_enabled(), [t.sum().item() for t in (before, during, between)]
 """
 
 
-def test_it_is_refused_the_second_time_as_well_and_what_is_ours_does_not_count(server, tmp_path):
-    done = server.execute(LATE_AGAIN, tmp_path)
+def test_it_is_refused_the_second_time_as_well_and_what_is_ours_does_not_count(real_server, tmp_path):
+    done = real_server.execute(LATE_AGAIN, tmp_path)
 
     said = "a budget of 5.00 MiB is below what is allocated already: tensors made before hold 6.00 MiB; free them first, or choose more"
     assert done.stdout.splitlines() == [said, f"True {[2.0**20, 2.0**19, 2.0**19]}"], done.stdout + done.stderr
@@ -223,8 +215,8 @@ spillway.set_budget("3MiB")
 """
 
 
-def test_a_budget_below_the_tensors_made_before_is_refused_later_as_well(server, tmp_path):
-    done = server.execute(LATE_CHANGE, tmp_path)
+def test_a_budget_below_the_tensors_made_before_is_refused_later_as_well(real_server, tmp_path):
+    done = real_server.execute(LATE_CHANGE, tmp_path)
 
     said = "a budget of 3.00 MiB is below what is allocated already: tensors made before hold 4.00 MiB; free them first, or choose more"
     assert done.stdout.splitlines() == [said, "16", "4"] and done.returncode == 0, done.stdout + done.stderr
@@ -248,8 +240,8 @@ for make in (lambda: torch.empty(1 << 16), lambda: torch.ones(3).expand(1 << 14,
 """
 
 
-def test_a_budget_is_cut_to_whole_pieces_and_running_out_says_so(server, tmp_path):
-    done = server.execute(SMALL, tmp_path)
+def test_a_budget_is_cut_to_whole_pieces_and_running_out_says_so(real_server, tmp_path):
+    done = real_server.execute(SMALL, tmp_path)
 
     budget = "spillway: the budget of 150 KiB (148 KiB of it ours to place, in pieces of 4.00 KiB) does not hold"
     assert done.stdout.splitlines() == [
@@ -272,8 +264,8 @@ print(whole.numel(), all(one.eq(i).all().item() for i, one in enumerate(small)),
 """
 
 
-def test_memory_in_pieces_becomes_one_for_a_new_tensor(server, tmp_path):
+def test_memory_in_pieces_becomes_one_for_a_new_tensor(real_server, tmp_path):
     """Half of the budget, with a tenth of it in tensors of 400 bytes that lie all over it."""
-    done = server.execute(IN_PIECES, tmp_path)
+    done = real_server.execute(IN_PIECES, tmp_path)
 
     assert done.stdout == "131072 True 0\n", done.stdout + done.stderr

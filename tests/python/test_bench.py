@@ -24,9 +24,10 @@ def read(folder, row, name):
     return json.loads((folder / row / f"{name}.json").read_text())
 
 
-def test_a_row_is_measured_kept_and_not_measured_again(measure, tmp_path):
-    said = measure("--only", "resnet50", "--methods", "checkpoint", "save_on_cpu", "hybrid", "dtr", "--shares", "80", "floor")
-    names = ["plain", "watch", "checkpoint", "save_on_cpu", "hybrid-80", "hybrid-floor", "dtr-80", "dtr-floor"]
+@pytest.mark.parametrize("policies", [["hybrid"], pytest.param(["dtr", "hybrid"], marks=pytest.mark.long)], ids="-".join)
+def test_a_row_is_measured_kept_and_not_measured_again(measure, tmp_path, policies):
+    said = measure("--only", "resnet50", "--methods", "checkpoint", "save_on_cpu", *policies, "--shares", "80", "floor")
+    names = ["plain", "watch", "checkpoint", "save_on_cpu", *(f"{policy}-{share}" for policy in policies for share in ("80", "floor"))]
     assert sorted(path.stem for path in (tmp_path / "resnet50").glob("*.json")) == sorted(names)
     peak, floor = (read(tmp_path, "resnet50", "watch")[key] for key in ("plain_peak_bytes", "floor_bytes"))
     for name in names[4:]:

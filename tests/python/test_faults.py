@@ -4,23 +4,20 @@ import signal
 from pathlib import Path
 
 import pytest
-from fork_server import Server
 
 FAULTY = Path(__file__).with_name("faulty.py").read_text()
 FAULTHANDLER = ["never", "before", "after", "off_again"]
 
 
 @pytest.fixture(scope="module")
-def end_of(tmp_path_factory):
+def end_of(real_server, tmp_path_factory):
     """Runs one case of faulty.py in a process of its own."""
-    server = Server("real")
     folder = tmp_path_factory.mktemp("faults")
 
     def run(case, faulthandler="never", host_limit="64MiB"):
-        return server.execute(f"import sys\nsys.argv[1:] = {[case, faulthandler, host_limit]}\n{FAULTY}", folder)
+        return real_server.execute(f"import sys\nsys.argv[1:] = {[case, faulthandler, host_limit]}\n{FAULTY}", folder)
 
-    yield run
-    server.stop()
+    return run
 
 
 @pytest.mark.parametrize("faulthandler", FAULTHANDLER)

@@ -8,7 +8,6 @@ import sys
 
 import pytest
 
-import fork_server
 from spillway import native
 from spillway.amounts import parse_bytes, to_text
 
@@ -38,28 +37,21 @@ KEYS = {
 BUDGET = 16 << 20
 
 
-@pytest.fixture(scope="module")
-def server():
-    server = fork_server.Server("real")
-    yield server
-    server.stop()
-
-
 @pytest.fixture
-def spillway(server, tmp_path):
+def spillway(real_server, tmp_path):
     """Runs `spillway <arguments> train.py` on a script, in a folder of its own."""
 
     def run(text, *arguments, **environment):
         (tmp_path / "train.py").write_text(text)
-        return server.run([*arguments, "train.py"], tmp_path, {**os.environ, **environment})
+        return real_server.run([*arguments, "train.py"], tmp_path, {**os.environ, **environment})
 
     return run
 
 
 @pytest.fixture(scope="module")
-def plain(server, tmp_path_factory):
+def plain(real_server, tmp_path_factory):
     """What the training script prints without us."""
-    return server.execute(TRAINS, tmp_path_factory.mktemp("plain")).stdout
+    return real_server.execute(TRAINS, tmp_path_factory.mktemp("plain")).stdout
 
 
 @pytest.mark.parametrize("policy", ["lru", "dtr"])
@@ -103,8 +95,9 @@ def test_without_a_budget_nothing_moves(spillway, tmp_path, plain):
     assert sum(value for name, value in stats["floor_op"].items() if name != "name") == stats["floor_bytes"]
 
 
-def test_verify_finds_a_budgeted_run_equal(spillway):
-    done = spillway(TRAINS, "verify", "--device", "cpu", "--budget", BUDGET)
+@pytest.mark.parametrize("policy", ["hybrid", "dtr", "lru"])
+def test_verify_finds_a_budgeted_run_equal(spillway, policy):
+    done = spillway(TRAINS, "verify", "--device", "cpu", "--budget", BUDGET, "--policy", policy)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.startswith("equal, bit for bit: 3 steps (")
     assert "moved 0 B, recomputed 0 ops" not in done.stdout
@@ -190,10 +183,10 @@ print(sum(batch.double().sum().item() for batch in loader))
 """
 
 
-def test_workers_get_and_give_the_right_bytes(spillway, server, tmp_path):
+def test_workers_get_and_give_the_right_bytes(spillway, real_server, tmp_path):
     done = spillway(WORKERS, "run", "--quiet", "--device", "cpu", "--budget", "4MiB")
     assert done.returncode == 0, done.stderr
-    assert done.stdout == server.execute(WORKERS, tmp_path).stdout != ""
+    assert done.stdout == real_server.execute(WORKERS, tmp_path).stdout != ""
 
 
 INSIDE = """
@@ -219,8 +212,8 @@ with spillway.budget("8MiB", device="cpu"):
 MISSING = "tensors take 24.0 MiB, and there is room for 6.00 MiB: 18.0 MiB too little; raise the budget or free tensors first"
 
 
-def test_on_and_off_inside_a_program(server, tmp_path):
-    done = server.execute(INSIDE, tmp_path)
+def test_on_and_off_inside_a_program(real_server, tmp_path):
+    done = real_server.execute(INSIDE, tmp_path)
     assert done.stdout.splitlines() == [
         f"True {[float(i) for i in range(12)]} 499500.0", f"66.0 {6 << 20}", f"stays on True {MISSING}", "False [0.0, 1.0]", f"10.0 {8 << 20}",
     ], done.stderr  # fmt: skip
@@ -246,8 +239,8 @@ print(spillway.is_enabled(), all(torch.equal(tensor, seed + i) for i, tensor in 
 """
 
 
-def test_a_disable_that_cannot_rebuild_all_leaves_everything_as_it_was(server, tmp_path):
-    done = server.execute(DROPPED, tmp_path)
+def test_a_disable_that_cannot_rebuild_all_leaves_everything_as_it_was(real_server, tmp_path):
+    done = real_server.execute(DROPPED, tmp_path)
     assert done.stdout.splitlines() == ["True True", "True", "False True"], done.stdout + done.stderr
 
 

@@ -34,17 +34,10 @@ def script(tmp_path):
     return write
 
 
-@pytest.fixture(scope="module")
-def server():
-    server = fork_server.Server("fake")
-    yield server
-    server.stop()
-
-
 @pytest.fixture
-def spillway(server, tmp_path):
+def spillway(fake_server, tmp_path):
     """Runs the spillway command in a folder of its own."""
-    return lambda *arguments, env=None: server.run(arguments, tmp_path, env)
+    return lambda *arguments, env=None: fake_server.run(arguments, tmp_path, env)
 
 
 def plainly(tmp_path, *arguments):

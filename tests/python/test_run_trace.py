@@ -3,7 +3,6 @@
 import json
 from collections import Counter
 
-import fork_server
 import pytest
 
 from spillway import native
@@ -23,16 +22,15 @@ for _ in range(3):
 
 
 @pytest.fixture(scope="module")
-def events(tmp_path_factory):
+def events(real_server, tmp_path_factory):
     """The events of a run in a tight budget, checked by importing them again."""
-    server, folder = fork_server.Server("real"), tmp_path_factory.mktemp("trace")
+    folder = tmp_path_factory.mktemp("trace")
     (folder / "train.py").write_text(TRAINS)
     flags = ["--device", "cpu", "--budget", "8MiB", "--host-limit", "64MiB", "--stats", "out.json", "--quiet"]
     for arguments in (["run", *flags, "--trace", "out.spt", "train.py"], ["export", "out.spt", "-o", "out.jsonl"],
                       ["import", "out.jsonl", "-o", "again.spt"]):  # fmt: skip
-        done = server.run(arguments, folder)
+        done = real_server.run(arguments, folder)
         assert done.returncode == 0, done.stderr
-    server.stop()
     lines = [json.loads(line) for line in (folder / "out.jsonl").read_text().splitlines()[1:]]
     return {"stats": json.loads((folder / "out.json").read_text()), "all": lines}
 

@@ -5,7 +5,6 @@ import sys
 
 import pytest
 
-import fork_server
 from spillway import verify as verify_module
 
 TRAINS = """
@@ -28,20 +27,13 @@ for _ in range(3):
 """
 
 
-@pytest.fixture(scope="module")
-def server():
-    server = fork_server.Server("fake")
-    yield server
-    server.stop()
-
-
 @pytest.fixture
-def verify(server, tmp_path):
+def verify(fake_server, tmp_path):
     """Verifies a script in forks of one process that has torch loaded already."""
 
     def run(text, *flags, **environment):
         (tmp_path / "train.py").write_text(text)
-        return server.run(["verify", "--budget", "1GiB", *flags, "train.py"], tmp_path, {**os.environ, **environment})
+        return fake_server.run(["verify", "--budget", "1GiB", *flags, "train.py"], tmp_path, {**os.environ, **environment})
 
     return run
 

@@ -9,8 +9,7 @@ neediest element: the storages at one index of all its equally long lists, with 
 from dataclasses import dataclass, field
 
 import torch
-from torch.autograd.profiler import record_function
-from torch.profiler import ProfilerActivity, profile
+from torch.autograd.profiler import profile, record_function
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -96,7 +95,7 @@ class Floor:
 
 
 def watch_allocations():
-    return profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True)
+    return profile(profile_memory=True)  # its raw events are read; torch.profiler would make a tree of them first, which takes longer
 
 
 def measure(run) -> Floor:
@@ -117,7 +116,7 @@ def measure(run) -> Floor:
 def read_allocations(watched, needs: list[Need]) -> int:
     """Fills in what every op allocated, from the profiler's events; returns the most that ever lived."""
     moments = []
-    for event in watched.profiler.kineto_results.events():
+    for event in watched.kineto_results.events():
         if event.name() == "[memory]":
             moments.append((event.start_ns(), 1, event.nbytes()))
         elif event.name().startswith(MARK):

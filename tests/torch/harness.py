@@ -5,11 +5,14 @@ libraries, which takes seconds, and done nothing with them. Where the kernel's c
 process. The results of runs that never change (plain, watching, imports only, oracle) are kept for the session.
 """
 
+import atexit
 import functools
+import gc
 import importlib
 import json
 import multiprocessing
 import os
+import runpy
 import subprocess
 import sys
 import tempfile
@@ -36,21 +39,49 @@ def environment() -> dict[str, str]:
 def forks():
     """Where processes come from that need not import torch."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["runner", "odd", "holds", "torchvision", "torch._dynamo"])
+    context.set_forkserver_preload(["runner", "odd", "holds", "torchvision", "zoo.pretrained", "torch._dynamo", "spillway"])
     return context
+
+
+def settle(folder: Path | str) -> None:
+    """In the fork: what a process that began anew would find."""
+    gc.freeze()  # a collector that looks at all that was imported copies the pages it lies in
+    multiprocessing.set_start_method("fork", force=True)  # as everywhere on Linux: workers of a loader are forks of the program
+    os.environ.update(environment())
+    os.chdir(folder)
 
 
 def become(program: str, words: list[str], said: str) -> None:
     """In the fork: what `program.py words...` does, its output in a file."""
-    os.environ.update(environment())
-    os.chdir(ROOT)
+    settle(ROOT)
     file = os.open(said, os.O_WRONLY | os.O_CREAT, 0o600)
     os.dup2(file, 1), os.dup2(file, 2)
     importlib.import_module(program).main(words)
 
 
+def become_python(words: list[str], folder: str, files: list[str]) -> None:
+    """In the fork: what `python words...` does in a folder, its output and its errors in two files."""
+    settle(folder)
+    for target, name in enumerate(files, start=1):
+        os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT, 0o600), target)
+    try:
+        if words[0] == "-m":
+            sys.argv[:] = words[1:]
+            runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+        else:
+            sys.argv[:] = words
+            sys.path.insert(0, str(Path(words[0]).resolve().parent))
+            runpy.run_path(words[0], run_name="__main__")
+    finally:
+        atexit._run_exitfuncs()  # an interpreter would; multiprocessing does not
+
+
 def in_a_fork(words: list[str], said: Path, program: str = "runner") -> int:
-    process = forks().Process(target=become, args=(program, words, str(said)))
+    return end_of_fork(become, program, words, str(said))
+
+
+def end_of_fork(target, *arguments) -> int:
+    process = forks().Process(target=target, args=arguments)
     process.start()
     process.join(HANGS_AFTER)
     if process.exitcode is None:
@@ -83,6 +114,15 @@ def run_program(program: str, *words: str) -> dict:
         if code != 0:
             raise RunFailed(f"{program}.py {' '.join(words)}\nended with {code}\n{said.read_text(errors='replace')[-6000:]}")
         return json.loads(out.read_text())
+
+
+def run_python(*words: object, folder: Path = ROOT) -> subprocess.CompletedProcess:
+    """`python words...`, finished: a script or `-m module`, with its words."""
+    command = [str(word) for word in words]
+    with tempfile.TemporaryDirectory() as place:
+        files = [f"{place}/out", f"{place}/err"]
+        code = end_of_fork(become_python, command, str(folder), files)
+        return subprocess.CompletedProcess(command, code, *(Path(file).read_text(errors="replace") for file in files))
 
 
 @functools.cache

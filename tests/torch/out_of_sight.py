@@ -9,6 +9,7 @@ in a fork of a process that has imported torch and done nothing with it.
 import argparse
 import copy
 import ctypes
+import gc
 import hashlib
 import io
 import json
@@ -575,6 +576,11 @@ HANGS_AFTER = 300  # seconds until a process ends itself; a guard against deadlo
 
 def serve() -> None:
     """For every line [arguments, file for stdout and stderr] a forked child that goes on as that command; answers its end."""
+    import torch._dynamo  # noqa: F401  every optimizer imports it when it is made
+
+    import spillway  # noqa: F401
+
+    gc.freeze()  # a child whose collector looks at all that was imported copies the pages it lies in
     for line in sys.stdin:
         arguments, said = json.loads(line)
         child = os.fork()

@@ -2,16 +2,15 @@
 
 import json
 import pathlib
-import subprocess
-import sys
 
 import pytest
+from harness import run_python
 
 SCRIPT = pathlib.Path(__file__).with_name("changing.py")
 
 
 def train(*words) -> dict:
-    done = subprocess.run([sys.executable, SCRIPT, *map(str, words)], capture_output=True, text=True, timeout=600, check=False)
+    done = run_python(SCRIPT, *words)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

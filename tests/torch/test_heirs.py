@@ -1,14 +1,14 @@
 """Who was dropped comes back, even where what it is made from is about to change, or died, and does not fit all at once."""
 
 import pathlib
-import subprocess
-import sys
+
+from harness import run_python
 
 SCRIPT = pathlib.Path(__file__).with_name("heirs.py")
 
 
 def run(*words: str) -> tuple[str, int, int]:
-    done = subprocess.run([sys.executable, str(SCRIPT), *words], capture_output=True, text=True, timeout=120, check=False)
+    done = run_python(SCRIPT, *words)
     assert done.returncode == 0, done.stderr
     text, again, left = done.stdout.split()
     return text, int(again), int(left)

@@ -2,16 +2,15 @@
 
 import json
 import pathlib
-import subprocess
-import sys
 
 import pytest
+from harness import run_python
 
 SCRIPT = pathlib.Path(__file__).with_name("lean.py")
 
 
 def prove(rule: str, dtype: str) -> dict:
-    done = subprocess.run([sys.executable, str(SCRIPT), rule, "cpu", dtype], capture_output=True, text=True, timeout=300, check=False)
+    done = run_python(SCRIPT, rule, "cpu", dtype)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -74,22 +73,32 @@ print(found.hexdigest(), spillway.stats()["lean_rebuilds"] if budget else 0, spi
 """
 
 
-def train(budget: str, mode: int = 1) -> tuple[str, int, int]:
-    done = subprocess.run([sys.executable, "-c", TRAINS, budget, str(mode)], capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr
-    digest, lean, replayed = done.stdout.split()
-    return digest, int(lean), int(replayed)
+@pytest.fixture(scope="module")
+def train(tmp_path_factory):
+    script = tmp_path_factory.mktemp("lean") / "trains.py"
+    script.write_text(TRAINS)
+
+    def run(budget: str, mode: int = 1) -> tuple[str, int, int]:
+        done = run_python(script, budget, mode)
+        assert done.returncode == 0, done.stderr
+        digest, lean, replayed = done.stdout.split()
+        return digest, int(lean), int(replayed)
+
+    return run
 
 
-def test_a_network_whose_dropouts_are_dropped_rebuilds_them_leanly_and_keeps_every_bit():
-    plain, _, _ = train("0")
+@pytest.fixture(scope="module")
+def plain(train):
+    return train("0")[0]
+
+
+def test_a_network_whose_dropouts_are_dropped_rebuilds_them_leanly_and_keeps_every_bit(train, plain):
     digest, lean, replayed = train("64MiB")
     assert digest == plain
     assert 0 < lean <= replayed
 
 
-def test_without_lean_rebuilds_the_operators_are_run():
-    plain, _, _ = train("0")
+def test_without_lean_rebuilds_the_operators_are_run(train, plain):
     digest, lean, replayed = train("64MiB", mode=0)
     assert digest == plain
     assert lean == 0 < replayed

@@ -1,16 +1,15 @@
 """Nothing is rebuilt from a tensor whose address somebody outside has: the bytes may have changed unseen."""
 
 import pathlib
-import subprocess
-import sys
 
 import pytest
+from harness import run_python
 
 SCRIPT = pathlib.Path(__file__).with_name("outside_writes.py")
 
 
 def digest(*words: str) -> tuple[str, int]:
-    done = subprocess.run([sys.executable, str(SCRIPT), *words], capture_output=True, text=True, timeout=120, check=False)
+    done = run_python(SCRIPT, *words)
     assert done.returncode == 0, done.stderr
     text, left = done.stdout.split()
     return text, int(left)

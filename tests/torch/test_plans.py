@@ -1,32 +1,40 @@
 """Steps that repeat are planned: the plan is followed from op to op, the budget holds, and no bit differs."""
 
+import functools
 import json
 import pathlib
-import subprocess
-import sys
 
 import pytest
+from harness import run_python
 
 SCRIPT = pathlib.Path(__file__).with_name("planned.py")
 STEPS = 24
 
 
 def train(*words) -> dict:
-    done = subprocess.run([sys.executable, str(SCRIPT), *map(str, words)], capture_output=True, text=True, timeout=300, check=False)
+    done = run_python(SCRIPT, *words)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
+
+
+@functools.cache
+def plain_digest(model: str) -> str:
+    return train(model, STEPS)["digest"]
+
+
+@functools.cache
+def watched(model: str) -> dict:
+    return train(model, 3, "watch", "dtr")["stats"]
 
 
 @pytest.mark.parametrize("share", [70, 50])
 @pytest.mark.parametrize("model", ["mlp", "convolutions", "attention", "wide"])
 def test_planned_steps_keep_the_budget_and_every_bit(model, share):
-    plain = train(model, STEPS)
-    peak = train(model, 3, "watch", "dtr")["stats"]["peak_live_bytes"]
-    budget = peak * share // 100
+    budget = watched(model)["peak_live_bytes"] * share // 100
 
     run = train(model, STEPS, budget, "hybrid")
 
-    assert run["digest"] == plain["digest"]
+    assert run["digest"] == plain_digest(model)
     stats = run["stats"]
     assert stats["violations"] == 0
     assert stats["peak_bytes"] <= budget
@@ -37,20 +45,18 @@ def test_planned_steps_keep_the_budget_and_every_bit(model, share):
 
 
 def test_a_plan_for_a_budget_that_suffices_moves_nothing():
-    peak = train("mlp", 3, "watch", "dtr")["stats"]["peak_bytes"]
-
-    stats = train("mlp", 8, peak * 2, "hybrid")["stats"]
+    stats = train("mlp", 8, watched("mlp")["peak_bytes"] * 2, "hybrid")["stats"]
 
     assert stats["moved_out_bytes"] == 0
     assert stats["recomputed_ops"] == 0
 
 
-def test_statistics_begin_anew_with_every_enable():
-    script = (
+def test_statistics_begin_anew_with_every_enable(tmp_path):
+    (tmp_path / "twice.py").write_text(
         "import torch, spillway\n"
         "spillway.enable('8MiB', device='cpu'); a = torch.ones(1 << 20); del a; spillway.disable()\n"
         "spillway.enable('2MiB', device='cpu', policy='hybrid'); b = torch.ones(1 << 10)\n"
         "stats = spillway.stats(); print(stats['peak_bytes'] <= stats['budget_bytes'], stats['policy'])\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
+    done = run_python(tmp_path / "twice.py")
     assert done.stdout.split() == ["True", "hybrid"], done.stderr

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from harness import run_python
 
 MAKES = """
 import hashlib
@@ -36,11 +37,16 @@ os._exit(0)
 
 
 @pytest.mark.parametrize("where", ["same_process", "child"])
-def test_a_rebuild_runs_on_as_many_threads_as_the_first_run(tmp_path, where):
-    plain, depends_on_threads, _ = made(tmp_path, "plain", "same_process")
+def test_a_rebuild_runs_on_as_many_threads_as_the_first_run(tmp_path, made_plainly, where):
+    plain, depends_on_threads, _ = made_plainly
     if depends_on_threads != "True":
         pytest.skip("this machine's matrix product has the same bits on one thread and on two")
     assert made(tmp_path, "budgeted", where) == [plain, "True", "1"]
+
+
+@pytest.fixture(scope="module")
+def made_plainly(tmp_path_factory):
+    return made(tmp_path_factory.mktemp("plain"), "plain", "same_process")
 
 
 def made(folder: pathlib.Path, *words: str) -> list[str]:
@@ -53,7 +59,7 @@ def made(folder: pathlib.Path, *words: str) -> list[str]:
 @pytest.mark.parametrize("rounds", [10, pytest.param(400, marks=pytest.mark.long)])
 def test_names_of_storages_and_the_interpreters_lock_keep_nobody_waiting(rounds):
     named = pathlib.Path(__file__).with_name("named.py")
-    done = subprocess.run([sys.executable, named, str(rounds)], capture_output=True, text=True, timeout=600, check=False)
+    done = run_python(named, rounds)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -99,17 +105,18 @@ print(found[0], found[1], 0 if sys.argv[1] == "plain" else spillway.stats()["rec
 """
 
 
-def shared(policy: str) -> list[str]:
-    done = subprocess.run([sys.executable, "-c", SHARES, policy], capture_output=True, text=True, timeout=300, check=False)
+def shared(folder: pathlib.Path, policy: str) -> list[str]:
+    (folder / "shares.py").write_text(SHARES)
+    done = run_python(folder / "shares.py", policy)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout.split()
 
 
 @pytest.mark.parametrize("rounds", [3, pytest.param(40, marks=pytest.mark.long)])
-def test_two_threads_rebuild_and_fetch_from_the_same_storages(rounds):
-    plain = shared("plain")[:2]
+def test_two_threads_rebuild_and_fetch_from_the_same_storages(tmp_path, rounds):
+    plain = shared(tmp_path, "plain")[:2]
     for policy in ("dtr", "hybrid") * rounds:
-        *digests, rebuilt = shared(policy)
+        *digests, rebuilt = shared(tmp_path, policy)
         assert digests == plain
         assert int(rebuilt) > 0
 
@@ -161,8 +168,8 @@ for own in networks:
 
 def trained(folder: pathlib.Path, threads: int, *flags: str) -> tuple[list[str], dict]:
     (folder / "crowds.py").write_text(CROWDS)
-    command = [sys.executable, "-m", "spillway", "run", "--quiet", "--device", "cpu", "--stats", "stats.json", *flags, "crowds.py", str(threads)]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+    words = ["run", "--quiet", "--device", "cpu", "--stats", "stats.json", *flags, "crowds.py", threads]
+    done = run_python("-m", "spillway", *words, folder=folder)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout.split(), json.loads((folder / "stats.json").read_text())
 
@@ -209,5 +216,5 @@ print("done")
 
 def test_waiting_for_memory_does_not_keep_the_interpreters_lock(tmp_path):
     (tmp_path / "holds.py").write_text(HOLDS_THE_LOCK)
-    done = subprocess.run([sys.executable, "holds.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    done = run_python(tmp_path / "holds.py")
     assert done.stdout.split() == ["done"], done.stdout + done.stderr

@@ -2,14 +2,14 @@
 
 import json
 import pathlib
-import subprocess
-import sys
+
+from harness import run_python
 
 SCRIPT = pathlib.Path(__file__).with_name("unplanned.py")
 
 
 def test_runs_with_nothing_to_plan_for_keep_the_budget_and_every_bit():
-    done = subprocess.run([sys.executable, str(SCRIPT)], capture_output=True, text=True, timeout=300, check=False)
+    done = run_python(SCRIPT)
     assert done.returncode == 0, done.stderr
 
     for name, run in json.loads(done.stdout).items():

@@ -1,12 +1,12 @@
 """Batches of changing size: steps are foreseen from those before, the budget holds, and no bit differs."""
 
+import functools
 import json
 import pathlib
 import re
-import subprocess
-import sys
 
 import pytest
+from harness import run_python
 
 SCRIPT = pathlib.Path(__file__).with_name("varying.py")
 STEPS = 30
@@ -17,13 +17,23 @@ LONG_ERRORS = {"bert_swag": 0.5, "bert_squad": 0.5}
 
 
 def call(*words) -> str:
-    done = subprocess.run([sys.executable, *map(str, words)], capture_output=True, text=True, timeout=600, check=False)
+    done = run_python(*words)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def train(*words) -> dict:
     return json.loads(call(SCRIPT, *words))
+
+
+@functools.cache
+def plain_digest(model: str, steps: int) -> str:
+    return train(model, steps)["digest"]
+
+
+@functools.cache
+def plain_peak(model: str, steps: int) -> int:
+    return train(model, steps, "watch", "dtr")["stats"]["peak_live_bytes"]
 
 
 @pytest.mark.parametrize("model", [*ERRORS, *(pytest.param(model, marks=pytest.mark.long) for model in LONG_ERRORS)])
@@ -42,9 +52,7 @@ def test_steps_of_sizes_never_seen_are_foreseen(model, tmp_path):
 
 def train_varying(model, share, steps, policy="hybrid", *words) -> dict:
     """In a budget, checked against the plain run; says how often a step had a plan."""
-    plain = train(model, steps)
-    peak = train(model, steps, "watch", "dtr")["stats"]["peak_live_bytes"]
-    budget = peak * share // 100
+    budget = plain_peak(model, steps) * share // 100
 
     run = train(model, steps, budget, policy, *words)
 
@@ -53,7 +61,7 @@ def train_varying(model, share, steps, policy="hybrid", *words) -> dict:
           f"{stats['reused_plans']} of them one for another size, {stats['planned_steps']} went by one to the end; "
           f"that is {stats['foreseen_steps'] / max(stats['varying_steps'], 1):.0%}; "
           f"planning took the training thread {1e3 * stats['planning_seconds'] / max(stats['varying_steps'], 1):.2f} ms a step")  # fmt: skip
-    assert run["digest"] == plain["digest"]
+    assert run["digest"] == plain_digest(model, steps)
     assert stats["violations"] == 0
     assert stats["peak_bytes"] <= budget
     return stats
@@ -82,9 +90,7 @@ def test_two_hundred_varying_steps_keep_the_budget_and_every_bit(model, share, p
 
 
 def test_steps_of_changing_size_go_by_plans():
-    peak = train("bert", STEPS, "watch", "dtr")["stats"]["peak_live_bytes"]
-
-    stats = train("bert", 2 * STEPS, peak * 60 // 100, "hybrid", "at_once")["stats"]
+    stats = train("bert", 2 * STEPS, plain_peak("bert", STEPS) * 60 // 100, "hybrid", "at_once")["stats"]
 
     assert stats["varying_steps"] >= STEPS
     assert stats["foreseen_steps"] >= stats["varying_steps"] * 3 // 4

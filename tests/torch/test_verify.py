@@ -1,4 +1,7 @@
-"""`spillway verify` over the real engine: every operator's results are read, each in a region of its own."""
+"""`spillway verify` over the real engine: every operator's results are read, each in a region of its own.
+
+In processes that begin anew, as users start them; test_run_budget.py has every policy in forks.
+"""
 
 import pathlib
 import subprocess
@@ -25,7 +28,7 @@ for step in range(3):
 
 
 @pytest.mark.skipif(not SPILLWAY.exists(), reason=f"{SPILLWAY} is not there")
-@pytest.mark.parametrize("policy", ["dtr", "lru", "hybrid"])
+@pytest.mark.parametrize("policy", ["dtr", *(pytest.param(policy, marks=pytest.mark.long) for policy in ("lru", "hybrid"))])
 def test_a_net_in_half_its_memory_is_equal(tmp_path, policy):
     (tmp_path / "train.py").write_text(TRAINS)
     command = [SPILLWAY, "verify", "--once", "--quiet", "--device", "cpu", "--budget", "12MiB", "--policy", policy, "train.py"]
