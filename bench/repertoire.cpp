@@ -25,6 +25,7 @@ void size_never_seen(benchmark::State& state) {
   for (const std::int64_t length : {30, 332, 100, 200, 150, 50}) repertoire.observe(recorded(ops, length));
   const Bytes room{ops / 10 * 768 * 332 * 332 * 6 / 10};
   const auto wanted = Repertoire::foresee(*repertoire.next_order());
+  (void)repertoire.begin_script(*wanted, room);
   Plan plan;
   for (const Gap& gap : find_gaps(*wanted->step)) {
     if (gap.ends == GapEnd::access && gap.end <= wanted->step->op_count() && gap.begin % 2 == 0) plan.gaps.push_back({.gap = gap, .remedy = Remedy::drop});

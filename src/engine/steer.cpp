@@ -27,6 +27,11 @@ constexpr std::int64_t kFarWorth = 5;  // a part of a step's time for which a sc
 constexpr int kTrial = 20;           // steps in which a script that took another's place must have settled
 constexpr int kPatience = 50;        // steps without a plan until it is looked whether there is a good one now
 
+std::shared_ptr<RecordedSteps> with_times(RecordedSteps steps, const std::vector<Nanos>& durations) {
+  set_times(steps, durations);
+  return std::make_shared<RecordedSteps>(std::move(steps));
+}
+
 }  // namespace
 
 void Engine::steer_before(OpKey key, Phase phase, Lock& lock) {
@@ -183,8 +188,7 @@ void Engine::steer_end_step(const std::vector<Nanos>& durations, Lock& lock) {
   if (recorder_.on_planned_step() && !course_.script) recorded_time_ = settled_now(lock) - recorded_from_;
   const Nanos begin = device_.now();
   if (recorder_.end_step()) {
-    auto steps = std::make_shared<RecordedSteps>(recorder_.take());
-    set_times(*steps, durations);
+    auto steps = with_times(recorder_.take(), durations);
     learn(steps, {}, lock);
     if (recorded_ || steps->sample) {  // it may show that sizes change, which the next step needs to know
       lock.unlock();
