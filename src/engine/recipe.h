@@ -40,7 +40,7 @@ class Recipe {
   Nanos time;                           // measured when it ran
   Nanos lean_time;
   bool rides = false;                   // in place: made again in one pass with the recipes before it, in lean_time more
-  bool straight = false;                // made again in lean_time, in one pass, from what its dead ingredient was made of
+  bool straight = false;                // made again in lean_time, in one pass, from what its first ingredient, which is dead, was made of
   std::uint64_t step = 0;
   OpIndex traced;                       // the op that ran, where a trace is written
   std::uint32_t refs = 0;

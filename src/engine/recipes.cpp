@@ -143,7 +143,7 @@ bool Engine::may_be_lean(const Recipe& recipe, const Record& wanted) const {
   });
 }
 
-// The recipe whose ingredients the rebuild reads instead of its own.
+// The recipe whose ingredients the rebuild reads instead of its own first one.
 const Recipe* Engine::straight_from(const Recipe& recipe) const {
   if (!recipe.straight) return nullptr;
   const auto& [record, epoch] = recipe.ingredients.front();
@@ -185,10 +185,11 @@ Engine::Survey Engine::survey(const Record& record, bool planned) const {
     for (const Recipe* recipe : all[i].recipes) {
       const Recipe* maker = straight_from(*recipe);
       survey.time += maker != nullptr || recipe->rides || may_be_lean(*recipe, all[i]) ? recipe->lean_time : recipe->time;
-      for (const Ingredient& ingredient : maker != nullptr ? maker->ingredients : recipe->ingredients) {
-        if (ingredient.record->epoch != ingredient.epoch) return survey;
-        if (!has_bytes(*ingredient.record) && !all.add(ingredient.record)) return survey;
-      }
+      const auto add = [&](const Ingredient& ingredient) {
+        return ingredient.record->epoch == ingredient.epoch && (has_bytes(*ingredient.record) || all.add(ingredient.record));
+      };
+      if (maker != nullptr && !std::ranges::all_of(maker->ingredients, add)) return survey;
+      if (!std::ranges::all_of(std::span(recipe->ingredients).subspan(maker != nullptr ? 1 : 0), add)) return survey;
     }
   }
   survey.legal = true;

@@ -95,11 +95,13 @@ bool Problem::may_be_lean(OpPlace maker, StoragePlace wanted, OpPlace op) const 
 
 OpPlace Problem::straight_from(OpPlace writer, OpPlace op) const {
   if (writer >= lean_.size() || lean_[writer] == 0_ns || made_[writer].size() != 1) return kNoPlace;
+  const auto reads = [&](const Access& access) { return is_ingredient(access, made_[writer].front()); };
+  const bool sum = std::ranges::count_if(step_.accesses_at(writer), reads) > 1;
   for (const Access& access : step_.accesses_at(writer)) {
-    if (!is_ingredient(access, made_[writer].front())) continue;
-    const bool once = access.version == 1 && is_dead(access.storage, op);
-    const OpPlace maker = once ? step_.writers_of(access.storage).front() : kNoPlace;
-    return once && may_be_lean(maker, access.storage, op) ? maker : kNoPlace;
+    if (!reads(access) || access.version != 1 || !is_dead(access.storage, op)) continue;
+    const OpPlace maker = step_.writers_of(access.storage).front();
+    const bool known = !sum || sides(maker).size() == 1;  // a dropout's mask
+    if (known && may_be_lean(maker, access.storage, op)) return maker;
   }
   return kNoPlace;
 }
@@ -136,25 +138,29 @@ bool Problem::add_writers(StoragePlace storage, std::uint32_t version, OpPlace o
     const OpPlace maker = straight_from(writer, op);
     const bool straight = maker != kNoPlace;
     chain.time += rerun_time(writer, straight || may_be_lean(writer, storage, op));
-    const StoragePlace wanted = straight ? made_[maker].front() : storage;
-    for (const Access& access : step_.accesses_at(straight ? maker : writer)) {
-      if (!is_ingredient(access, wanted)) continue;
-      if (version_at(access.storage, op) != access.version) return false;
-      const bool dead = is_dead(access.storage, op);
-      if (!dead || std::ranges::find(seen, access.storage) != seen.end()) continue;
-      const LiveStorage& ingredient = step_.storages()[access.storage];
-      if (seen.size() == kMostAncestors) return false;
-      seen.push_back(access.storage);
-      if (ingredient.size <= small && ingredient.birth < ingredient.death) {
-        chain.held.push_back(access.storage);
-        continue;
-      }
-      if (ingredient.before) return false;
-      chain.dead += ingredient.size;
-      if (!add_writers(access.storage, access.version, op, small, seen, chain)) return false;
-    }
+    const StoragePlace source = straight ? made_[maker].front() : kNoPlace;
+    const auto add = [&](const Access& access) { return access.storage == source || add_ingredient(access, op, small, seen, chain); };
+    const auto add_all = [&](OpPlace reader, StoragePlace wanted) {
+      return std::ranges::all_of(step_.accesses_at(reader), [&](const Access& access) { return !is_ingredient(access, wanted) || add(access); });
+    };
+    if ((straight && !add_all(maker, source)) || !add_all(writer, storage)) return false;
   }
   return true;
+}
+
+bool Problem::add_ingredient(const Access& access, OpPlace op, Bytes small, std::vector<StoragePlace>& seen, Chain& chain) const {
+  if (version_at(access.storage, op) != access.version) return false;
+  if (!is_dead(access.storage, op) || std::ranges::find(seen, access.storage) != seen.end()) return true;
+  const LiveStorage& ingredient = step_.storages()[access.storage];
+  if (seen.size() == kMostAncestors) return false;
+  seen.push_back(access.storage);
+  if (ingredient.size <= small && ingredient.birth < ingredient.death) {
+    chain.held.push_back(access.storage);
+    return true;
+  }
+  if (ingredient.before) return false;
+  chain.dead += ingredient.size;
+  return add_writers(access.storage, access.version, op, small, seen, chain);
 }
 
 }  // namespace spillway

@@ -63,8 +63,8 @@ class Problem {
   // An op in place that is run again in one pass with the op that made what it changes.
   [[nodiscard]] bool rides(OpPlace writer) const { return writer < lean_.size() && lean_[writer] > 0_ns && made_[writer].empty(); }
   [[nodiscard]] bool may_be_lean(OpPlace maker, StoragePlace wanted, OpPlace op) const;
-  // The op whose arguments `writer` is rerun from in one pass when what it reads is dead by `op` (a cast of a norm); kNoPlace: it
-  // is rerun by itself.
+  // The op whose arguments `writer` is rerun from in one pass, instead of what that op made, when this is dead by `op` (a cast of
+  // a norm, a sum with a dropout); kNoPlace: it is rerun by itself.
   [[nodiscard]] OpPlace straight_from(OpPlace writer, OpPlace op) const;
   [[nodiscard]] Nanos rerun_time(OpPlace writer, bool lean) const;
   [[nodiscard]] Nanos copy_time(Bytes size, double nanos_per_byte) const;
@@ -81,6 +81,7 @@ class Problem {
   [[nodiscard]] Chain find_chain(const Gap& gap) const;
   // Adds the ops that made `storage` at `version`; false when they cannot be run again at `op`.
   bool add_writers(StoragePlace storage, std::uint32_t version, OpPlace op, Bytes small, std::vector<StoragePlace>& seen, Chain& chain) const;
+  bool add_ingredient(const Access& access, OpPlace op, Bytes small, std::vector<StoragePlace>& seen, Chain& chain) const;
 
   const Liveness& step_;
   Costs costs_;

@@ -1,6 +1,7 @@
 #include "plan/timeline.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 namespace spillway {
@@ -324,7 +325,8 @@ bool Timeline::rebuild_straight(OpPlace writer, StoragePlace storage, std::vecto
   if (maker == kNoPlace) return false;
   const StoragePlace source = problem_.made(maker).front();
   if (!is_gone(source) || std::ranges::find(temporaries, source) != temporaries.end()) return false;  // there, or made again for another
-  return run_in_one_pass({&maker, 1}, source, {&writer, 1}, storage, temporaries);
+  const std::array readers{maker, writer};
+  return run_in_one_pass(readers, source, {&writer, 1}, storage, temporaries);
 }
 
 bool Timeline::run_in_one_pass(std::span<const OpPlace> readers, StoragePlace first, std::span<const OpPlace> writers, StoragePlace storage,

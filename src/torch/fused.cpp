@@ -15,6 +15,10 @@ namespace {
 
 constexpr std::size_t kMost = 3;  // norm, add, relu
 
+bool is_known(caffe2::TypeMeta dtype) {
+  return dtype == caffe2::TypeMeta::Make<float>() || dtype == caffe2::TypeMeta::Make<c10::Half>() || dtype == caffe2::TypeMeta::Make<c10::BFloat16>();
+}
+
 bool lies_like(const TensorFacts& one, const TensorFacts& other) {
   return one.sizes == other.sizes && one.strides == other.strides && one.dtype == other.dtype;
 }
@@ -25,9 +29,7 @@ bool is_norm(const TorchRecipe& recipe) {
   const TensorFacts& made = recipe.results[0];
   std::int64_t count = 1;
   for (const std::int64_t size : made.sizes) count *= size;
-  const bool known = made.dtype == caffe2::TypeMeta::Make<float>() || made.dtype == caffe2::TypeMeta::Make<c10::Half>() ||
-                     made.dtype == caffe2::TypeMeta::Make<c10::BFloat16>();
-  return known && made.sizes.size() == 4 && made.offset == 0 && count < std::numeric_limits<std::int32_t>::max() &&
+  return is_known(made.dtype) && made.sizes.size() == 4 && made.offset == 0 && count < std::numeric_limits<std::int32_t>::max() &&
          order_of(made) != Order::other && lies_like(recipe.tensors[0].facts, made);
 }
 
@@ -36,21 +38,28 @@ bool is_whole(const TorchRecipe& recipe, const TensorFacts& made) {
          lies_like(recipe.tensors[0].facts, made);
 }
 
-bool is_add(const TorchRecipe& recipe, const TensorFacts& made) {
-  if (recipe.op.schema().name() != "aten::add_" || !is_whole(recipe, made) || recipe.tensors.size() != 2) return false;
-  const TensorFacts& other = recipe.tensors[1].facts;
-  return recipe.arguments[2].isScalar() && recipe.arguments[2].toScalar().equal(1) && other.record != nullptr &&
-         other.record != recipe.tensors[0].facts.record && lies_like(other, made);
+// Of two tensors that are not the same, as they are.
+bool is_sum(const TorchRecipe& recipe) {
+  return recipe.tensors.size() == 2 && recipe.arguments[2].isScalar() && recipe.arguments[2].toScalar().equal(1) &&
+         recipe.tensors[1].facts.record != nullptr && recipe.tensors[1].facts.record != recipe.tensors[0].facts.record;
 }
 
-// What the norm made is dead: its record and its only recipe are all that is left.
-std::optional<FusedChain> find_straight(const TorchRecipe& cast) {
-  if (!cast.straight) return std::nullopt;
-  FusedChain chain{.cast = &cast};
-  const Record& source = chain.source();
-  if (source.residence != Residence::gone || source.recipes.size() != 1) return std::nullopt;
-  chain.norm = static_cast<const TorchRecipe*>(source.recipes[0]);
-  return chain;
+bool is_add(const TorchRecipe& recipe, const TensorFacts& made) {
+  return recipe.op.schema().name() == "aten::add_" && is_whole(recipe, made) && is_sum(recipe) && lies_like(recipe.tensors[1].facts, made);
+}
+
+const TensorFacts& other_than(const TensorFacts& source, const TorchRecipe& sum) {
+  return sum.tensors[&source == &sum.tensors[0].facts ? 1 : 0].facts;
+}
+
+// What the maker made is dead: its record and its only recipe are all that is left.
+std::optional<FusedChain> find_straight(const TorchRecipe& reader) {
+  const TensorFacts* source = reader.straight ? find_source(reader) : nullptr;
+  if (source == nullptr || source->record->residence != Residence::gone) return std::nullopt;
+  return FusedChain{.maker = static_cast<const TorchRecipe*>(source->record->recipes[0]),
+                    .reader = &reader,
+                    .source = source->record,
+                    .added = reader.tensors.size() == 2 ? &other_than(*source, reader) : nullptr};
 }
 
 bool is_relu(const TorchRecipe& recipe, const TensorFacts& made) {
@@ -60,20 +69,24 @@ bool is_relu(const TorchRecipe& recipe, const TensorFacts& made) {
 }  // namespace
 
 std::array<std::int32_t, 3> FusedChain::places() const {
-  return norm->lean->fuses == Fuses::casts ? std::array{0, 2, 3} : std::array{0, 1, 2};
+  switch (maker->lean->fuses) {
+    case Fuses::casts: return {0, 2, 3};
+    case Fuses::sums: return {0, -1, -1};
+    default: return {0, 1, 2};
+  }
 }
 
 std::optional<FusedChain> find_fused_chain(std::span<Recipe* const> recipes) {
   if (recipes.empty() || recipes.size() > kMost || !has_fused_kernels()) return std::nullopt;
   if (recipes.size() == 1) return find_straight(static_cast<const TorchRecipe&>(*recipes[0]));
-  FusedChain chain{.norm = static_cast<const TorchRecipe*>(recipes[0])};
-  if (!is_norm(*chain.norm)) return std::nullopt;
-  const TensorFacts& made = chain.norm->results[0];
+  FusedChain chain{.maker = static_cast<const TorchRecipe*>(recipes[0])};
+  if (!is_norm(*chain.maker)) return std::nullopt;
+  const TensorFacts& made = chain.maker->results[0];
   for (const Recipe* next : recipes.subspan(1)) {
     const auto& recipe = static_cast<const TorchRecipe&>(*next);
     if (chain.relu) return std::nullopt;
     if (is_relu(recipe, made)) chain.relu = true;
-    else if (chain.add == nullptr && is_add(recipe, made)) chain.add = &recipe;
+    else if (chain.added == nullptr && is_add(recipe, made)) chain.added = &recipe.tensors[1].facts;
     else return std::nullopt;
   }
   return chain;
@@ -87,21 +100,26 @@ bool rides_along(std::span<Recipe* const> recipes, const TorchRecipe& next) {
   return find_fused_chain(all).has_value();
 }
 
-bool may_cast_norm(const TorchRecipe& recipe) {
-  const Record* source = recipe.tensors.size() == 1 ? recipe.tensors[0].facts.record : nullptr;
-  if (source == nullptr || source->recipes.size() != 1) return false;
-  const auto& norm = static_cast<const TorchRecipe&>(*source->recipes[0]);
-  return norm.lean != nullptr && norm.lean->fuses == Fuses::casts && norm.results[0].record == source;
+const TensorFacts* find_source(const TorchRecipe& recipe) {
+  const Fuses wanted = recipe.tensors.size() == 1 ? Fuses::casts : Fuses::sums;
+  if (wanted == Fuses::sums && !is_sum(recipe)) return nullptr;
+  for (const TensorSlot& slot : recipe.tensors) {
+    const Record* source = slot.facts.record;
+    if (source == nullptr || source->recipes.size() != 1) continue;
+    const auto& maker = static_cast<const TorchRecipe&>(*source->recipes[0]);
+    if (maker.lean != nullptr && maker.lean->fuses == wanted && maker.results[0].record == source) return &slot.facts;
+  }
+  return nullptr;
 }
 
-bool casts_norm(const TorchRecipe& recipe) {
-  const auto& norm = static_cast<const TorchRecipe&>(*recipe.tensors[0].facts.record->recipes[0]);
+bool may_read_straight(const TorchRecipe& recipe, const TensorFacts& source) {
+  const auto& maker = static_cast<const TorchRecipe&>(*source.record->recipes[0]);
   const TensorFacts& made = recipe.results[0];
-  const bool known = made.dtype == caffe2::TypeMeta::Make<c10::Half>() || made.dtype == caffe2::TypeMeta::Make<c10::BFloat16>() ||
-                     made.dtype == caffe2::TypeMeta::Make<float>();
-  const TensorFacts& read = recipe.tensors[0].facts;
-  return known && made.device == read.device && made.offset == 0 && read.offset == 0 && lies_like(read, norm.results[0]) &&
-         made.sizes == read.sizes && is_contiguous(read) && is_contiguous(made);
+  const bool alike = made.device == source.device && made.sizes == source.sizes && is_contiguous(made);
+  const bool straight = alike && is_known(made.dtype) && made.offset == 0 && source.offset == 0 && lies_like(source, maker.results[0]) && is_contiguous(source);
+  if (!straight || recipe.tensors.size() == 1) return straight && has_fused_kernels();
+  const auto lies_as_made = [&](const TensorSlot& slot) { return lies_like(slot.facts, made); };
+  return has_fused_kernels() && std::ranges::all_of(recipe.tensors, lies_as_made) && lies_like(maker.tensors[0].facts, made) && is_contiguous(maker.results[1]);
 }
 
 bool is_contiguous(const TensorFacts& facts) {

@@ -191,7 +191,7 @@ class Call {
       find_outputs();
       if (recipe_ && traits_.lean) find_lean();
       if (recipe_ && recipe_->in_place) find_ride();
-      if (recipe_ && traits_.casts) find_straight();
+      if (recipe_ && traits_.straight) find_straight();
       if (timed_ && adapter_.options().roofline) adapter_.options().roofline->expect(recipe_.get(), engine_.made_in_op());
       if (engine_.wants_ops()) trace();
       keep_recipe();
@@ -323,14 +323,17 @@ class Call {
     recipe_->lean_time = roofline->estimate_pass(*recipe_, read) - roofline->estimate_pass(*recipe_, 0_B) + 1_ns;
   }
 
-  // In one pass with the norm whose result it casts, once that is dead.
+  // In one pass with what made one of its arguments, once that is dead.
   void find_straight() {
     const auto& roofline = adapter_.options().roofline;
     const c10::IValue& value = results()[0];
-    if (!roofline || !may_cast_norm(*recipe_) || !value.isTensor()) return;
+    const TensorFacts* source = roofline ? find_source(*recipe_) : nullptr;
+    if (source == nullptr || !value.isTensor()) return;
     TensorFacts& made = recipe_->results.emplace_back();
-    recipe_->straight = tell_result(adapter_, value.toTensor(), made) && made.record->born >= clock_ && casts_norm(*recipe_);
-    if (recipe_->straight) recipe_->lean_time = roofline->estimate_pass(*recipe_, made.record->size);
+    recipe_->straight = tell_result(adapter_, value.toTensor(), made) && made.record->born >= clock_ && may_read_straight(*recipe_, *source);
+    if (!recipe_->straight) return;
+    recipe_->lean_time = roofline->estimate_pass(*recipe_, made.record->size);
+    std::swap(recipe_->ingredients.front(), *std::ranges::find(recipe_->ingredients, source->record, &Ingredient::record));
   }
 
   // Records born in this op: outputs that are nobody's view and large enough to leave.

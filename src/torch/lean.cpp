@@ -67,12 +67,10 @@ at::Tensor dropout_cpu(const LeanCall& call) {
   return made;
 }
 
-// The card's takes 1 - p in single precision (double for doubles) and divides one by it; its backward then multiplies by
-// mask and scale as the forward did.
+// The card's backward multiplies by mask and scale as the forward did.
 at::Tensor dropout_cuda(const LeanCall& call) {
   const at::Tensor& input = call.arguments[0].toTensor();
-  const double kept = 1.0 - call.arguments[1].toDouble();
-  const double scale = input.scalar_type() == at::kDouble ? 1.0 / kept : 1.0 / static_cast<double>(static_cast<float>(kept));
+  const double scale = input.scalar_type() == at::kDouble ? 1.0 / (1.0 - call.arguments[1].toDouble()) : dropout_scale(call.recipe);
   return at::redispatch::native_dropout_backward(call.recipe.keys, input, call.sides[0], scale);
 }
 
@@ -88,9 +86,9 @@ bool is_whole_and_affine(const TorchRecipe& recipe) {
 }
 
 at::Tensor layer_norm(const LeanCall& call) {
-  const FusedChain chain{.norm = &call.recipe};
+  const FusedChain chain{.maker = &call.recipe};
   return run_fused({.chain = chain, .x = call.arguments[0].toTensor(), .weight = call.arguments[2].toTensor(),
-                    .bias = call.arguments[3].toTensor(), .mean = call.sides[0], .invstd = call.sides[1], .z = {}});
+                    .bias = call.arguments[3].toTensor(), .sides = {call.sides[0], call.sides[1]}, .z = {}});
 }
 
 // --- max_pool2d_with_indices(input, ...) ------------------------------------------------------------------------------
@@ -120,7 +118,7 @@ at::Tensor max_pool(const LeanCall& call) {
 // On a card max pooling by its indices has other bits than the op in some channels-last shapes: no rule.
 constexpr std::array kRules = {
     LeanRule{"aten::native_batch_norm", c10::kCUDA, /*proven=*/true, /*sides=*/2, 40, trains, batch_norm, Fuses::changes},
-    LeanRule{"aten::native_dropout", c10::kCUDA, /*proven=*/true, /*sides=*/1, 70, drops_some, dropout_cuda},
+    LeanRule{"aten::native_dropout", c10::kCUDA, /*proven=*/true, /*sides=*/1, 70, drops_some, dropout_cuda, Fuses::sums},
     LeanRule{"aten::native_layer_norm", c10::kCUDA, /*proven=*/true, /*sides=*/2, 70, is_whole_and_affine, layer_norm, Fuses::casts},
     LeanRule{"aten::native_dropout", c10::kCPU, /*proven=*/true, /*sides=*/1, 40, drops_some, dropout_cpu},
     LeanRule{"aten::max_pool2d_with_indices", c10::kCPU, /*proven=*/true, /*sides=*/1, 50, lies_alike_and_keeps_nans, max_pool},
@@ -132,6 +130,9 @@ bool lies_as_before(const at::Tensor& made, const TensorFacts& before) {
 }
 
 }  // namespace
+
+// In single precision, as torch's kernel computes it.
+double dropout_scale(const TorchRecipe& dropout) { return 1.0 / static_cast<double>(static_cast<float>(1.0 - dropout.arguments[1].toDouble())); }
 
 Order order_of(const TensorFacts& facts) {
   if (facts.sizes.size() < 3 || facts.sizes.size() > 4) return Order::other;

@@ -22,8 +22,9 @@ struct LeanCall {
   std::span<const at::Tensor> sides;
 };
 
-// What is made again in one pass with an op's first result: nothing; ops that change it in place; a cast of it. See fused.h.
-enum class Fuses : std::uint8_t { nothing, changes, casts };
+// What is made again in one pass with an op's first result: nothing; ops that change it in place; a cast of it; a sum of it and
+// another tensor. See fused.h.
+enum class Fuses : std::uint8_t { nothing, changes, casts, sums };
 
 struct LeanRule {
   std::string_view op;
@@ -44,6 +45,9 @@ void set_lean_mode(LeanMode mode);
 [[nodiscard]] bool has_lean_rule(std::string_view op);
 // The rule for this call; null when there is none. `recipe.results`: the facts of its first result and its sides.
 [[nodiscard]] const LeanRule* find_lean_rule(const TorchRecipe& recipe, c10::DeviceType where);
+
+// What a dropout on a card multiplies by what it keeps, but for doubles.
+[[nodiscard]] double dropout_scale(const TorchRecipe& dropout);
 
 // How the channels of a batch lie in memory.
 enum class Order { planes, channels_last, other };

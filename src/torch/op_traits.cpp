@@ -143,7 +143,7 @@ OpTraits traits_of(const c10::OperatorHandle& op) {
   traits.splits = runs_in_pieces(name);
   traits.view = contains(kViews, name);
   traits.lean = traits.replay == Replay::fresh && has_lean_rule(name);
-  traits.casts = traits.replay == Replay::fresh && name == "aten::_to_copy";
+  traits.straight = traits.replay == Replay::fresh && (name == "aten::_to_copy" || name == "aten::add");
   return traits;
 }
 

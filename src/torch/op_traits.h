@@ -36,7 +36,7 @@ struct OpTraits {
   bool splits = false;      // works through lists element by element: may run in pieces
   bool view = false;        // of plain tensors: looks at their storage another way and reads none of it
   bool lean = false;        // lean.h has a rule for it
-  bool casts = false;       // into another dtype; see fused.h
+  bool straight = false;    // it may be made again in one pass with what made an argument; see fused.h
   bool collective = false;  // writes its tensors behind the schema's back and may finish later
   bool keeps_arguments = false;  // returns an object that may keep its arguments inside
 };

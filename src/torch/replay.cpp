@@ -133,7 +133,7 @@ class Rebuild {
     // A copy: the record's list may change while the lock is not held, its recipes live as long as it does.
     const std::vector<Recipe*> recipes = record.recipes;
     const auto chain = find_fused_chain(recipes);
-    if (chain && !(chain->cast != nullptr && temporaries_.contains(&chain->source()))) made = run_at_once(*chain, record);
+    if (chain && !(chain->reader != nullptr && temporaries_.contains(chain->source))) made = run_at_once(*chain, record);
     if (made) return made;
     for (Recipe* recipe : recipes) made = run(static_cast<TorchRecipe&>(*recipe), record, made);
     return made;
@@ -217,12 +217,12 @@ class Rebuild {
   // Null when its sides are not there: then the ops run one by one.
   StoragePtr run_at_once(const FusedChain& chain, const Record& wanted) {
     std::vector<const TensorFacts*> inputs;
-    for (const TensorSlot& slot : chain.norm->tensors) inputs.push_back(&slot.facts);
-    if (chain.add != nullptr) inputs.push_back(&chain.added());
+    for (const TensorSlot& slot : chain.maker->tensors) inputs.push_back(&slot.facts);
+    if (chain.added != nullptr) inputs.push_back(chain.added);
     for (const TensorFacts* facts : inputs) {
       if (facts->record != nullptr && facts->record->residence == Residence::gone) temporary(*facts->record);
     }
-    const Sides sides(engine_, *chain.norm, chain.cast != nullptr ? chain.source() : wanted);
+    const Sides sides(engine_, *chain.maker, chain.reader != nullptr ? *chain.source : wanted);
     if (sides.records().empty()) return nullptr;
     c10::SmallVector<Use, 8> uses;
     for (Record* side : sides.records()) uses.push_back({side, false});
@@ -255,19 +255,18 @@ class Rebuild {
   FusedCall fused_call(const FusedChain& chain, const Record& wanted) {
     FusedCall call{.chain = chain};
     const auto places = chain.places();
-    for (const TensorSlot& slot : chain.norm->tensors) {
+    for (const TensorSlot& slot : chain.maker->tensors) {
       at::Tensor* const into[] = {&call.x, &call.weight, &call.bias};
       const auto found = std::ranges::find(places, slot.position);
       if (found != places.end()) *into[found - places.begin()] = tensor(slot.facts, wanted, nullptr);
     }
-    call.mean = tensor(chain.norm->results[1], wanted, nullptr);
-    call.invstd = tensor(chain.norm->results[2], wanted, nullptr);
-    if (chain.add != nullptr) call.z = tensor(chain.added(), wanted, nullptr);
+    for (std::size_t side = 0; side < chain.maker->lean->sides; ++side) call.sides[side] = tensor(chain.maker->results[side + 1], wanted, nullptr);
+    if (chain.added != nullptr) call.z = tensor(*chain.added, wanted, nullptr);
     return call;
   }
 
   StoragePtr execute(const FusedCall& call, std::span<const Use> uses) {
-    const TorchRecipe& shown = call.chain.cast != nullptr ? *call.chain.cast : *call.chain.norm;
+    const TorchRecipe& shown = call.chain.reader != nullptr ? *call.chain.reader : *call.chain.maker;
     const FrameGuard frame(shown.op, uses, /*replay=*/true);
     const c10::impl::ExcludeDispatchKeyGuard out_of_sight{kOutOfSight};
     const Nanos begin = adapter_.device().now();

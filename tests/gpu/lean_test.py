@@ -37,6 +37,11 @@ def dropout_is_made_again_from_its_mask():
 
 
 @check
+def a_sum_with_a_dead_dropout_is_made_again_in_one_pass():
+    proves("dropout_sum")
+
+
+@check
 def batch_norm_addition_and_relu_are_made_again_in_one_pass():
     proves("norm_chain")
 
@@ -96,6 +101,9 @@ def what_rebuilds_cost():
                 "dropout": lambda x=x: aten.native_dropout(x, 0.1, True)}  # fmt: skip
         for name, make in made.items():
             tell_cost(f"{name}, {dtype}, {layout}", make, library)
+        if layout is torch.contiguous_format or dtype is torch.float32:
+            x, z = x.contiguous(), z.contiguous()
+            tell_cost(f"dropout, added to another, {dtype}", lambda x=x, z=z: (lambda r: (z + r[0], r[1]))(aten.native_dropout(x, 0.1, True)), library)
     x, weight, bias = torch.randn(16, 1, 1024, 1024, device="cuda"), torch.randn(1024, device="cuda"), torch.randn(1024, device="cuda")
     tell_cost("layer norm", lambda: aten.native_layer_norm(x, [1024], weight, bias, 1e-5), library)
     tell_cost("layer norm, cast", lambda: (lambda r: (r[0].bfloat16(), *r[1:]))(aten.native_layer_norm(x, [1024], weight, bias, 1e-5)), library)

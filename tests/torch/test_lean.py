@@ -37,6 +37,12 @@ def test_norms_have_no_rule_on_the_cpu(rule, dtype):
     assert told["lean"] == 0 < told["ops"]
 
 
+def test_a_sum_with_a_dropout_goes_op_by_op_on_the_cpu():
+    told = prove("dropout_sum", "float32")
+    assert told["differ"] == []
+    assert told["ops"] == 2 * told["cases"] > 0
+
+
 TRAINS = """
 import torch, spillway, hashlib, sys
 from torch import nn

@@ -5,6 +5,7 @@
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
 
+#include "torch/cuda/dropout_sum.h"
 #include "torch/cuda/layer_norm.h"
 #include "torch/cuda/norm_chain.h"
 #include "torch/fused.h"
@@ -35,9 +36,9 @@ bool is_affine(const FusedCall& call, std::int64_t channels) {
 }
 
 at::Tensor run_layer_norm(const FusedCall& call) {
-  const TensorFacts& made = (call.chain.cast != nullptr ? call.chain.cast : call.chain.norm)->results[0];
+  const TensorFacts& made = (call.chain.reader != nullptr ? call.chain.reader : call.chain.maker)->results[0];
   const std::int64_t columns = call.weight.numel(), rows = call.x.numel() / columns;
-  if (!is_statistic(call.mean, rows) || !is_statistic(call.invstd, rows) || call.bias.numel() != columns) return {};
+  if (!is_statistic(call.sides[0], rows) || !is_statistic(call.sides[1], rows) || call.bias.numel() != columns) return {};
   at::Tensor out = at::detail::empty_strided_cuda(made.sizes, made.strides, made.dtype.toScalarType(), call.x.device());
   const LayerNorm norm{.type = type_of(call.x),
                        .out_type = type_of(out),
@@ -46,17 +47,17 @@ at::Tensor run_layer_norm(const FusedCall& call) {
                        .x = address(call.x),
                        .weight = address(call.weight),
                        .bias = address(call.bias),
-                       .mean = static_cast<const float*>(address(call.mean)),
-                       .rstd = static_cast<const float*>(address(call.invstd)),
+                       .mean = static_cast<const float*>(address(call.sides[0])),
+                       .rstd = static_cast<const float*>(address(call.sides[1])),
                        .out = out.mutable_data_ptr()};
   C10_CUDA_CHECK(run_layer_norm(norm, at::cuda::getCurrentCUDAStream()));
   return out;
 }
 
 at::Tensor run_batch_norm(const FusedCall& call) {
-  const TensorFacts& made = call.chain.norm->results[0];
+  const TensorFacts& made = call.chain.maker->results[0];
   const std::int64_t channels = made.sizes[1];
-  if (!is_statistic(call.mean, channels) || !is_statistic(call.invstd, channels) || !is_affine(call, channels)) return {};
+  if (!is_statistic(call.sides[0], channels) || !is_statistic(call.sides[1], channels) || !is_affine(call, channels)) return {};
   at::Tensor out = at::detail::empty_strided_cuda(made.sizes, made.strides, call.x.scalar_type(), call.x.device());
   const NormChain chain{.type = type_of(call.x),
                         .weight_type = call.weight.defined() ? type_of(call.weight) : call.bias.defined() ? type_of(call.bias) : NormType::single,
@@ -69,10 +70,24 @@ at::Tensor run_batch_norm(const FusedCall& call) {
                         .z = address(call.z),
                         .weight = address(call.weight),
                         .bias = address(call.bias),
-                        .mean = static_cast<const float*>(address(call.mean)),
-                        .invstd = static_cast<const float*>(address(call.invstd)),
+                        .mean = static_cast<const float*>(address(call.sides[0])),
+                        .invstd = static_cast<const float*>(address(call.sides[1])),
                         .out = out.mutable_data_ptr()};
   C10_CUDA_CHECK(run_norm_chain(chain, at::cuda::getCurrentCUDAStream()));
+  return out;
+}
+
+at::Tensor run_dropout_sum(const FusedCall& call) {
+  const TensorFacts& made = call.chain.reader->results[0];
+  at::Tensor out = at::detail::empty_strided_cuda(made.sizes, made.strides, call.x.scalar_type(), call.x.device());
+  const DropoutSum sum{.type = type_of(call.x),
+                       .count = call.x.numel(),
+                       .scale = static_cast<float>(dropout_scale(*call.chain.maker)),
+                       .x = address(call.x),
+                       .mask = static_cast<const bool*>(address(call.sides[0])),
+                       .z = address(call.z),
+                       .out = out.mutable_data_ptr()};
+  C10_CUDA_CHECK(run_dropout_sum(sum, at::cuda::getCurrentCUDAStream()));
   return out;
 }
 
@@ -80,7 +95,11 @@ at::Tensor run_batch_norm(const FusedCall& call) {
 
 at::Tensor run_fused_cuda(const FusedCall& call) {
   const c10::cuda::CUDAGuard there(call.x.device());
-  return call.chain.norm->lean->fuses == Fuses::casts ? run_layer_norm(call) : run_batch_norm(call);
+  switch (call.chain.maker->lean->fuses) {
+    case Fuses::casts: return run_layer_norm(call);
+    case Fuses::sums: return run_dropout_sum(call);
+    default: return run_batch_norm(call);
+  }
 }
 
 }  // namespace spillway

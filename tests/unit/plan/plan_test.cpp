@@ -236,6 +236,60 @@ TEST(Timeline, WithoutTheStatisticsTheNormRunsAgainAndThenTheCast) {
   EXPECT_EQ(found.rebuild, 30_ms + 20_us + kCard.per_replay + kCard.per_replay);
 }
 
+// A dropout of x makes a and its mask, and h is the sum of a, which is dead long before h is wanted again, and of z; `z_dies`: z, too.
+Trace with_a_sum(bool z_dies) {
+  StepMaker maker;
+  maker.birth("x", 16_MiB, StorageKind::input);
+  for (int step = 0; step < 2; ++step) {
+    maker.begin();
+    maker.birth("z", 16_MiB);
+    maker.op("residual", {.in = {"x"}, .out = {"z"}, .takes = 40_us});
+    maker.birth("a", 16_MiB);
+    maker.birth("mask", 4_MiB);
+    maker.op("dropout", {.in = {"x"}, .out = {"a", "mask"}, .takes = 30_us});
+    maker.birth("h", 16_MiB + 1_KiB);
+    maker.op("add", {.in = {"z", "a"}, .out = {"h"}, .takes = 20_us});
+    maker.death("a");
+    if (z_dies) maker.death("z");
+    maker.birth("b", 2_MiB);
+    maker.op("second", {.in = {"h"}, .out = {"b"}, .takes = 20_ms});
+    maker.birth("c", 80_MiB);
+    maker.op("third", {.in = {"b"}, .out = {"c"}, .takes = 20_ms});
+    maker.death("c");
+    maker.op("between", {.in = {"b"}, .takes = 20_ms});
+    maker.op("last", {.in = {"h", "b"}, .takes = 1_ms});
+    for (const char* name : {"mask", "h", "b"}) maker.death(name);
+    if (!z_dies) maker.death("z");
+    maker.end();
+  }
+  return maker.trace();
+}
+
+Prediction with_the_sum_dropped(const Trace& trace) {
+  const std::vector<Nanos> lean{0_ns, 5_us, 7_us, 0_ns, 0_ns, 0_ns, 0_ns};
+  const Liveness step(trace, *find_steady_step(trace));
+  const PlanRequest request{.step = step, .costs = kCard, .budget = 180_MiB, .lean = lean};
+  const Problem problem(request);
+  for (GapPlace gap = 0; gap < problem.gap_count(); ++gap) {
+    if (problem.size(gap) == 16_MiB + 1_KiB && problem.may_drop(gap)) {
+      return predict(request, {.gaps = {{problem.gaps()[gap], Remedy::drop, problem.gaps()[gap].end}}, .holds = {}, .predicted = {}});
+    }
+  }
+  return {};
+}
+
+TEST(Timeline, ASumWithADeadDropoutIsMadeInOnePass) {
+  const Prediction found = with_the_sum_dropped(with_a_sum(/*z_dies=*/false));
+  EXPECT_EQ(found.rebuilt, 16_MiB + 1_KiB);
+  EXPECT_EQ(found.rebuild, 7_us + kCard.per_replay);
+}
+
+TEST(Timeline, WhatIsAddedIsMadeAgainFirstWhereItIsDeadToo) {
+  const Prediction found = with_the_sum_dropped(with_a_sum(/*z_dies=*/true));
+  EXPECT_EQ(found.rebuilt, 32_MiB + 1_KiB);
+  EXPECT_EQ(found.rebuild, 40_us + 7_us + kCard.per_replay + kCard.per_replay);
+}
+
 // a and b are dropped; `again`: a leaves again when b has been made from it.
 Prediction with_both_dropped(bool again) {
   const Trace trace = testing::chain_step();
