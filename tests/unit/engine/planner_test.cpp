@@ -1,0 +1,78 @@
+// Where the search for a plan begins.
+#include "engine/planner.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "liveness/curve.h"
+#include "support/step_maker.h"
+
+namespace spillway {
+namespace {
+
+constexpr Costs kCard{.out_nanos_per_byte = 1 / 55.0, .in_nanos_per_byte = 1 / 55.0, .out_price = 0.00016, .in_price = 0.00063,
+                      .per_copy = 8_us, .per_replay = 10_us};
+constexpr int kLayers = 40, kManyRounds = 30;
+
+// Layers of many sizes and prices, forward and back: the first plan is not the best.
+std::shared_ptr<const RecordedSteps> recorded() {
+  testing::StepMaker maker;
+  maker.birth("x", 4_MiB, StorageKind::input);
+  const auto name = [](int layer) { return layer == 0 ? std::string("x") : "h" + std::to_string(layer); };
+  RecordedSteps steps;
+  for (int step = 0; step < 2; ++step) {
+    maker.begin();
+    for (int layer = 1; layer <= kLayers; ++layer) {
+      maker.birth(name(layer), Bytes{(8 + layer * 37 % 61) * (std::int64_t{1} << 20)});
+      maker.op("forward", {.in = {name(layer - 1)}, .out = {name(layer)}, .takes = Nanos{(20 + layer * 53 % 97) * 10'000}});
+    }
+    for (int layer = kLayers; layer > 0; --layer) {
+      maker.op("back", {.in = {name(layer), name(layer - 1)}, .takes = Nanos{(30 + layer * 29 % 71) * 10'000}});
+      maker.death(name(layer));
+    }
+    maker.end();
+  }
+  steps.trace = maker.trace();
+  for (std::uint64_t op = 0; op < 2 * kLayers; ++op) steps.keys.push_back(op), steps.shapes.push_back(op);
+  return std::make_shared<const RecordedSteps>(std::move(steps));
+}
+
+class SearchFromTest : public ::testing::Test {
+ protected:
+  std::shared_ptr<const RecordedSteps> steps = recorded();
+  Bytes peak = live_curve(Liveness(steps->trace, *find_step(steps->trace, StepRecorder::kStep))).peak;
+  Planner planner;
+
+  Nanos plan(SearchFrom from, bool quick) {
+    planner.start({.steps = steps, .foreseen = nullptr, .costs = kCard, .budget = peak * 40 / 100, .ground = {}, .policy = find_plan_policy("hybrid"),
+                   .rounds = kManyRounds, .quick = quick, .from = from, .at_once = true});
+    const auto script = planner.take();
+    EXPECT_NE(script, nullptr);
+    return script ? script->predicted().time : 0_ns;
+  }
+};
+
+TEST_F(SearchFromTest, NothingForgetsTheChoicesMade) {
+  const Nanos first = plan(SearchFrom::nothing, /*quick=*/true);
+  const Nanos best = plan(SearchFrom::nothing, /*quick=*/false);
+
+  EXPECT_LT(best, first);
+  EXPECT_EQ(plan(SearchFrom::nothing, /*quick=*/true), first);
+}
+
+TEST_F(SearchFromTest, ChoicesAreWhereItGoesOn) {
+  const Nanos best = plan(SearchFrom::nothing, /*quick=*/false);
+
+  EXPECT_LE(plan(SearchFrom::choices, /*quick=*/true), best);
+  EXPECT_LE(plan(SearchFrom::choices, /*quick=*/false), best);
+}
+
+TEST_F(SearchFromTest, EverywhereIsNoWorseThanTheChoicesMade) {
+  const Nanos best = plan(SearchFrom::nothing, /*quick=*/false);
+
+  EXPECT_LE(plan(SearchFrom::everywhere, /*quick=*/false), best);
+}
+
+}  // namespace
+}  // namespace spillway
