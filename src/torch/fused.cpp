@@ -118,8 +118,9 @@ bool may_read_straight(const TorchRecipe& recipe, const TensorFacts& source) {
   const bool alike = made.device == source.device && made.sizes == source.sizes && is_contiguous(made);
   const bool straight = alike && is_known(made.dtype) && made.offset == 0 && source.offset == 0 && lies_like(source, maker.results[0]) && is_contiguous(source);
   if (!straight || recipe.tensors.size() == 1) return straight && has_fused_kernels();
-  const auto lies_as_made = [&](const TensorSlot& slot) { return lies_like(slot.facts, made); };
-  return has_fused_kernels() && std::ranges::all_of(recipe.tensors, lies_as_made) && lies_like(maker.tensors[0].facts, made) && is_contiguous(maker.results[1]);
+  const bool promoted = source.dtype != made.dtype && made.dtype == caffe2::TypeMeta::Make<float>();
+  return has_fused_kernels() && (source.dtype == made.dtype || promoted) && lies_like(other_than(source, recipe), made) &&
+         lies_like(maker.tensors[0].facts, source) && is_contiguous(maker.results[1]);
 }
 
 bool is_contiguous(const TensorFacts& facts) {

@@ -103,7 +103,8 @@ def what_rebuilds_cost():
             tell_cost(f"{name}, {dtype}, {layout}", make, library)
         if layout is torch.contiguous_format or dtype is torch.float32:
             x, z = x.contiguous(), z.contiguous()
-            tell_cost(f"dropout, added to another, {dtype}", lambda x=x, z=z: (lambda r: (z + r[0], r[1]))(aten.native_dropout(x, 0.1, True)), library)
+            for added in {dtype: z, torch.float32: z.float()}.values():
+                tell_cost(f"dropout, {dtype}, added to {added.dtype}", lambda x=x, z=added: (lambda r: (z + r[0], r[1]))(aten.native_dropout(x, 0.1, True)), library)
     x, weight, bias = torch.randn(16, 1, 1024, 1024, device="cuda"), torch.randn(1024, device="cuda"), torch.randn(1024, device="cuda")
     tell_cost("layer norm", lambda: aten.native_layer_norm(x, [1024], weight, bias, 1e-5), library)
     tell_cost("layer norm, cast", lambda: (lambda r: (r[0].bfloat16(), *r[1:]))(aten.native_layer_norm(x, [1024], weight, bias, 1e-5)), library)

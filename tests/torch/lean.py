@@ -119,14 +119,14 @@ def cast_norm(device, dtype):
 def dropout_sum(device, dtype):
     """Dropout, dead once it is added to something: two ops, one pass."""
     shapes = [(577,), (3, 5, 71), (64, 129), (2, 257, 256), (8, 1024)]
-    for (name, values), p, first in itertools.product(inputs(shapes, device, dtype), (0.1, 0.5, 0.9), (True, False)):
-        added = torch.randn_like(values)
+    for (name, values), p, first, wide in itertools.product(inputs(shapes, device, dtype), (0.1, 0.5, 0.9), (True, False), {dtype, torch.float32}):
+        added = torch.randn(values.shape, device=device).to(wide)
 
         def call(values=values, p=p, first=first, added=added):
             dropped, mask = aten.native_dropout(values, p, True)
             return dropped + added if first else added + dropped, mask
 
-        yield f"{name} p={p} {'first' if first else 'second'}", call
+        yield f"{name} p={p} {'first' if first else 'second'} {wide}", call
 
 
 RULES = {"dropout": dropout, "dropout_sum": dropout_sum, "max_pool": max_pool, "batch_norm": batch_norm, "norm_chain": norm_chain, "layer_norm": layer_norm,

@@ -9,7 +9,7 @@
 namespace spillway {
 
 struct DropoutSum {
-  NormType type = NormType::single;
+  NormType type = NormType::single, out_type = NormType::single;  // of x; of z and the sum: the same, or single
   std::int64_t count = 0;
   float scale = 1;
   const void* x = nullptr;

@@ -79,8 +79,9 @@ at::Tensor run_batch_norm(const FusedCall& call) {
 
 at::Tensor run_dropout_sum(const FusedCall& call) {
   const TensorFacts& made = call.chain.reader->results[0];
-  at::Tensor out = at::detail::empty_strided_cuda(made.sizes, made.strides, call.x.scalar_type(), call.x.device());
+  at::Tensor out = at::detail::empty_strided_cuda(made.sizes, made.strides, made.dtype.toScalarType(), call.x.device());
   const DropoutSum sum{.type = type_of(call.x),
+                       .out_type = type_of(out),
                        .count = call.x.numel(),
                        .scale = static_cast<float>(dropout_scale(*call.chain.maker)),
                        .x = address(call.x),
