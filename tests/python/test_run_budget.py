@@ -109,6 +109,14 @@ def test_verify_names_one_flipped_bit_under_a_budget(spillway):
     assert done.stdout.startswith("different: step 1, op 1 aten.randn.default, output 0 (float32[2048, 256]), element [1, 0]: ")
 
 
+def test_verify_refuses_what_run_refuses_in_the_same_words_before_the_script_runs(spillway, tmp_path):
+    ran, verified = (spillway("open('begun', 'w')\n", command, "--device", "cpu", "--budget", "1KiB") for command in ("run", "verify"))
+    assert ran.returncode == verified.returncode == 2 and ran.stdout == verified.stdout == ""
+    assert ran.stderr.replace("spillway run", "spillway verify") == verified.stderr
+    assert verified.stderr == "spillway verify: a budget of 1.00 KiB is below the smallest possible, 4.00 KiB\n"
+    assert not (tmp_path / "begun").exists()
+
+
 def test_a_budget_nothing_fits_into_is_torchs_out_of_memory(spillway, tmp_path):
     done = spillway(TRAINS, "run", "--device", "cpu", "--budget", "3MiB", "--stats", "out.json")
     assert done.returncode == 1

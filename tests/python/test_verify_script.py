@@ -95,10 +95,18 @@ def test_a_budget_too_small_is_told_as_such_and_not_as_a_difference(verify):
     assert "ran out of memory" in done.stdout and "7.19 MiB would do" in done.stdout
 
 
-def test_an_engine_that_refuses_is_bad_input(verify):
-    done = verify(TRAINS, "--once", "--policy", "no-such-policy")
+def test_an_engine_that_refuses_does_it_before_the_script_runs(verify, tmp_path):
+    done = verify("open('begun', 'w')\n", "--policy", "no-such-policy")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("spillway verify: unknown policy 'no-such-policy'") and len(done.stderr.splitlines()) == 1
+    assert not (tmp_path / "begun").exists()
+
+
+def test_an_engine_that_refuses_after_the_plain_run_is_bad_input(verify, tmp_path):
+    (tmp_path / "spilled").mkdir()
+    done = verify(TRAINS + "import os\nos.rmdir('spilled')\n", "--once", "--spill-dir", "spilled")
     assert done.returncode == 2
-    assert "unknown policy 'no-such-policy'" in done.stdout + done.stderr
+    assert done.stdout.startswith("spillway verify: ") and "spilled" in done.stdout
 
 
 @pytest.mark.parametrize("flags, says", [(["--budget", "8gigs"], "cannot read budget"), (["--device", "tpu"], "unknown device"),
