@@ -9,6 +9,7 @@ the element. Exit code 0 equal, 1 different, 2 bad input, 3 when the plain runs 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import os
@@ -17,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -47,11 +48,40 @@ def main(arguments: Sequence[str]) -> int:
             api.read_options(**flags.engine_words(given), trace=None)
     except (ValueError, RuntimeError) as error:
         flags.fail(parser.prog, error)
-    with tempfile.TemporaryDirectory(prefix="spillway-verify-") as folder:
+    with ending_in_order(), tempfile.TemporaryDirectory(prefix="spillway-verify-") as folder:
         verification = Verification(given, Path(folder))
         if (refusal := verification.find_refusal()) is not None:
             flags.fail(parser.prog, refusal)
         return verification.verdict()
+
+
+class Signalled(BaseException):
+    """A signal that ends this process, once what is inside has been left."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.number = number
+
+
+@contextlib.contextmanager
+def ending_in_order() -> Iterator[None]:
+    """What would end the process on the spot ends the run under way and takes its files away first. Ctrl-C does so by itself."""
+
+    def leave(number: int, frame: Any) -> None:
+        signal.signal(number, signal.SIG_IGN)  # once is enough: a second one would disturb the leaving
+        raise Signalled(number)
+
+    ends = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) == signal.SIG_DFL]  # nohup stays nohup
+    for number in ends:
+        signal.signal(number, leave)
+    try:
+        yield
+    except Signalled as end:
+        signal.signal(end.number, signal.SIG_DFL)
+        signal.raise_signal(end.number)
+    finally:
+        for number in ends:
+            signal.signal(number, signal.SIG_DFL)
 
 
 @dataclasses.dataclass

@@ -1,6 +1,7 @@
 """`spillway verify` on whole scripts, over a stand-in that moves nothing: equal is equal, and one wrong bit is named."""
 
 import os
+import signal
 import sys
 
 import pytest
@@ -115,6 +116,32 @@ def test_bad_input_is_one_sentence_and_exit_code_two(verify, flags, says):
     done = verify(TRAINS, *flags)
     assert done.returncode == 2 and done.stdout == ""
     assert done.stderr.startswith("spillway verify: ") and says in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+WAITS = """
+import os, pathlib, signal, time
+pathlib.Path("process").write_text(str(os.getpid()))
+os.kill(os.getppid(), signal.{})
+time.sleep(60)
+"""
+VERIFIES = """
+import os, subprocess, sys, tempfile
+from spillway import verify
+tempfile.tempdir = os.path.abspath("temporary")
+verify.record_in_child = lambda *words: subprocess.run([sys.executable, "waits.py"]).returncode
+sys.exit(verify.main(["--budget", "1GiB", "--device", "cpu", "waits.py"]))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_ends_the_run_under_way_and_leaves_no_files(fake_server, write_tree, number):
+    folder = write_tree({"waits.py": WAITS.format(number.name)})
+    (folder / "temporary").mkdir()
+    done = fake_server.execute(VERIFIES, folder)
+    assert done.returncode == -number, done.stderr
+    assert list((folder / "temporary").iterdir()) == []
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((folder / "process").read_text()), 0)
 
 
 def test_each_run_is_a_process_of_its_own(tmp_path):
