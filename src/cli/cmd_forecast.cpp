@@ -50,7 +50,9 @@ void print_summary(const std::vector<RehearsedStep>& steps) {
 }
 
 void run_forecast(const std::string& file) {
-  const std::vector<RehearsedStep> steps = rehearse(read_trace(file));
+  const Trace trace = read_trace(file);
+  if (trace.truncated) fmt::print(stderr, "spillway: {} ends in the middle of a block; its whole steps are looked at\n", file);
+  const std::vector<RehearsedStep> steps = rehearse(trace);
   if (steps.empty()) throw InputError(file + ": holds no whole step");
   fmt::print("{:>5} {:>5} {:>6} {:>8} {:>14} {:>14} {:>10} {:>14} {:>10}  {}\n", "step", "kind", "ops", "samples", "peak", "told", "error", "margin", "time", "signature");
   for (const RehearsedStep& step : steps) print_step(step);
