@@ -101,3 +101,11 @@ def test_what_is_whole_in_a_trace_cut_short_is_shown_with_a_warning(run, trace_o
     done = run(native.TOOL, *words, cut, cwd=tmp_path)
     assert done.returncode == 0 and done.stdout != ""
     assert done.stderr.startswith(f"spillway: {cut} ends in the middle of a block; ") and len(done.stderr.splitlines()) == 1
+
+
+def test_a_forecast_counts_the_sizes_that_were_seen_before_and_not_the_steps(run, trace_of_equal_steps):
+    done = run(native.TOOL, "forecast", trace_of_equal_steps)
+    head, *steps = done.stdout.partition("\n\n")[0].splitlines()
+    sizes = head.split().index("sizes")
+    assert [step.split()[sizes] for step in steps] == ["0"] + ["1"] * 39
+    assert done.stdout.endswith("none of them after 10 different sizes of its kind\n")
