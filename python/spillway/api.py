@@ -219,10 +219,14 @@ def _card_of_rank(cards: int) -> int:
 
 
 def _read_budget(budget: int | str, device: str) -> int:
-    of = "RAM" if device == "cpu" else "the card's memory"
+    of = _whole_of(device)
     if not isinstance(budget, str) or "%" not in budget:  # only a percentage needs the card's size, and asking for it initialises CUDA
         return parse_bytes(budget, of=of)
     return parse_bytes(budget, ram_bytes() if device == "cpu" else card_bytes(int(device.partition(":")[2])), of=of)
+
+
+def _whole_of(device: str) -> str:
+    return "RAM" if device == "cpu" else "the card's memory"
 
 
 def _find_spill_folder(given: str | os.PathLike[str] | None, device: str, watching: bool) -> str | None:
@@ -241,14 +245,33 @@ def _one_of(what: str, given: str, accepted: tuple[str, ...]) -> str:
 
 
 def disable() -> None:
-    """Brings everything home and lets go. If it does not fit, says what does not, and Spillway stays on."""
+    """Brings everything home and lets go. What the budget has no room for comes home beyond it: nobody is held to it afterwards.
+
+    If it does not fit into all of the memory either, says what does not, and Spillway stays on in its budget.
+    """
     global _job, _last_stats
     job = _active()
     stats_before = job.library.stats()
-    job.library.disable()
+    try:
+        job.library.disable()
+    except ValueError:
+        if job.options["budget_bytes"] is None:
+            raise
+        _disable_beyond_the_budget(job)
     _last_stats = stats_before
     job.stop()
     _job = None
+
+
+def _disable_beyond_the_budget(job: _Job) -> None:
+    before, device = job.options["budget_bytes"], job.options["device"]
+    whole = max(before, _read_budget("100%", device))
+    job.library.set_budget(whole)
+    try:
+        job.library.disable()
+    except ValueError as error:
+        job.library.set_budget(before)
+        raise ValueError(f"even a budget of all of {_whole_of(device)} ({to_text(whole)}) is too small to switch off: {error}") from None
 
 
 def end_trace() -> None:
@@ -336,7 +359,7 @@ def _at_the_end(act: Callable[[], None]) -> Iterator[None]:
     except BaseException:
         try:
             act()
-        except ValueError as why:
+        except Exception as why:
             warnings.warn(str(why), RuntimeWarning, stacklevel=4)
         raise
     act()

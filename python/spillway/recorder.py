@@ -349,6 +349,7 @@ def main(arguments: Sequence[str]) -> None:
     parser = flags.Parser(prog="spillway.recorder")
     parser.add_argument("--out", required=True)
     parser.add_argument("--engine")
+    parser.add_argument("--start-only", action="store_true")  # whoever refuses to begin does it here
     parser.add_argument("--stats")
     parser.add_argument("--steps-only", action="store_true")
     parser.add_argument("--dump")
@@ -358,6 +359,8 @@ def main(arguments: Sequence[str]) -> None:
     program = script.load(given.module or given.script, given.module is not None)
     if given.engine is not None:
         _enable(json.loads(given.engine))
+    if given.start_only:
+        return
     fact, _, file = (given.dump or "").partition(":")
     record = Record(given.out, (int(fact), file) if given.dump else None)
     flip = read_flip(os.environ.get("SPILLWAY_TEST_FLIP")) if api.is_enabled() else None

@@ -23,7 +23,7 @@ def _budget_rows(stats: dict[str, Any]) -> list[tuple[str, str]]:
         ("budget", _bytes(stats.get("budget_bytes"))),
         ("peak", _bytes(peak)),
         ("plain peak", _bytes(plain) + _share(peak, plain)),
-        ("steps", _count(stats.get("steps"))),
+        ("steps", _steps(stats.get("steps"), "outside this budget")),
         ("moved", f"{_bytes(stats.get('moved_out_bytes'))} out, {_bytes(stats.get('moved_in_bytes'))} in"),
         ("recomputed", f"{_count(stats.get('recomputed_ops'))} ops in {_seconds(stats.get('recompute_seconds'))}"),
         ("stalls", _stalls(stats.get("stall_seconds"))),
@@ -39,7 +39,7 @@ def _watching_rows(stats: dict[str, Any]) -> list[tuple[str, str]]:
         ("plain peak", _bytes(stats.get("plain_peak_bytes"))),
         ("floor", _bytes(stats.get("floor_bytes"))),
         ("floor's op", _floor_op(stats.get("floor_op"))),
-        ("steps", _count(stats.get("steps"))),
+        ("steps", _steps(stats.get("steps"), "not watched")),
         ("ops", _count(stats.get("ops"))),
     ]
 
@@ -79,6 +79,11 @@ def _bytes(value: int | None) -> str:
 
 def _count(value: int | None) -> str:
     return "-" if value is None else f"{value:,}"
+
+
+def _steps(count: int | None, elsewhere: str) -> str:
+    # True of a script that trains in processes of its own, and of one that does not train at all: we cannot tell them apart.
+    return _count(count) + (f" (none was seen in this process; child processes are {elsewhere})" if count == 0 else "")
 
 
 def _seconds(value: float | None) -> str:

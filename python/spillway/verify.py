@@ -9,6 +9,7 @@ the element. Exit code 0 equal, 1 different, 2 bad input, 3 when the plain runs 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import os
@@ -17,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -47,8 +48,40 @@ def main(arguments: Sequence[str]) -> int:
             api.read_options(**flags.engine_words(given), trace=None)
     except (ValueError, RuntimeError) as error:
         flags.fail(parser.prog, error)
-    with tempfile.TemporaryDirectory(prefix="spillway-verify-") as folder:
-        return Verification(given, Path(folder)).verdict()
+    with ending_in_order(), tempfile.TemporaryDirectory(prefix="spillway-verify-") as folder:
+        verification = Verification(given, Path(folder))
+        if (refusal := verification.find_refusal()) is not None:
+            flags.fail(parser.prog, refusal)
+        return verification.verdict()
+
+
+class Signalled(BaseException):
+    """A signal that ends this process, once what is inside has been left."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.number = number
+
+
+@contextlib.contextmanager
+def ending_in_order() -> Iterator[None]:
+    """What would end the process on the spot ends the run under way and takes its files away first. Ctrl-C does so by itself."""
+
+    def leave(number: int, frame: Any) -> None:
+        signal.signal(number, signal.SIG_IGN)  # once is enough: a second one would disturb the leaving
+        raise Signalled(number)
+
+    ends = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) == signal.SIG_DFL]  # nohup stays nohup
+    for number in ends:
+        signal.signal(number, leave)
+    try:
+        yield
+    except Signalled as end:
+        signal.signal(end.number, signal.SIG_DFL)
+        signal.raise_signal(end.number)
+    finally:
+        for number in ends:
+            signal.signal(number, signal.SIG_DFL)
 
 
 @dataclasses.dataclass
@@ -89,6 +122,11 @@ class Verification:
         self._given = given
         self._folder = folder
 
+    def find_refusal(self) -> str | None:
+        """What the engine says against these words, if anything: before the script runs, and in a process of its own, because an engine lasts."""
+        start = self._run("start", budgeted=True, extra=["--start-only"], quiet=True)
+        return None if start.code == 0 else start.last_words()
+
     def verdict(self) -> int:
         try:
             print(self._compare())
@@ -102,7 +140,7 @@ class Verification:
         self._must_fit(plain)
         ignored = frozenset() if self._given.once else self._find_noise(plain)
         budgeted = self._run("budgeted", budgeted=True)
-        if not budgeted.record.exists():  # it never started
+        if not budgeted.record.exists():  # it started before: something else has changed
             raise Stop(BAD_INPUT, f"spillway verify: {budgeted.last_words()}")
         if budgeted.code != plain.code and budgeted.ran_out_of_memory():
             raise Stop(BAD_INPUT, f"the budgeted run ran out of memory, so there is nothing to compare: {budgeted.last_words()}")
@@ -194,7 +232,7 @@ class Verification:
                 f"recomputed {stats.get('recomputed_ops', 0)} ops")  # fmt: skip
 
     def _run(self, name: str, budgeted: bool = False, every_op: bool = False, environment: dict[str, str] | None = None,
-             extra: Sequence[str] = ()) -> Run:  # fmt: skip
+             extra: Sequence[str] = (), quiet: bool = False) -> Run:  # fmt: skip
         record = self._folder / f"{name}.facts"
         command = ["--out", str(record), *extra]
         if budgeted:
@@ -207,7 +245,7 @@ class Verification:
             code = record_in_child([*command, *["-m"] * is_module, *words], environment or {}, output)
             output.seek(0)
             text = output.read()
-        if not self._given.quiet:
+        if not (quiet or self._given.quiet):
             print(f"spillway verify: {name}: exit code {code}, {time.monotonic() - started:.1f} s", file=sys.stderr)
         return Run(name, code, record, text)
 

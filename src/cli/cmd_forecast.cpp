@@ -15,7 +15,7 @@
 namespace spillway {
 namespace {
 
-constexpr std::size_t kLearnt = 10;  // samples of a kind, after which its errors count in the summary
+constexpr std::size_t kLearnt = 10;  // different sizes of a kind, after which its errors count in the summary
 
 double percent(double told, double real) { return real == 0 ? 0 : 100 * (told / real - 1); }
 
@@ -44,15 +44,17 @@ void print_summary(const std::vector<RehearsedStep>& steps) {
     time += std::abs(percent(static_cast<double>(step.told->time.count), static_cast<double>(step.time.count)));
   }
   fmt::print("\nsteps {}, kinds {}, told beforehand {}\n", steps.size(), kinds, told);
-  if (learnt == 0) return fmt::print("none of them after {} samples of its kind\n", kLearnt);
+  if (learnt == 0) return fmt::print("none of them after {} different sizes of its kind\n", kLearnt);
   const auto count = static_cast<double>(learnt);
-  fmt::print("after {} samples: {} steps, peak error mean {:.3f} %, worst {:.3f} %, time error mean {:.1f} %\n", kLearnt, learnt, sum / count, worst, time / count);
+  fmt::print("after {} sizes: {} steps, peak error mean {:.3f} %, worst {:.3f} %, time error mean {:.1f} %\n", kLearnt, learnt, sum / count, worst, time / count);
 }
 
 void run_forecast(const std::string& file) {
-  const std::vector<RehearsedStep> steps = rehearse(read_trace(file));
+  const Trace trace = read_trace(file);
+  if (trace.truncated) fmt::print(stderr, "spillway: {} ends in the middle of a block; its whole steps are looked at\n", file);
+  const std::vector<RehearsedStep> steps = rehearse(trace);
   if (steps.empty()) throw InputError(file + ": holds no whole step");
-  fmt::print("{:>5} {:>5} {:>6} {:>8} {:>14} {:>14} {:>10} {:>14} {:>10}  {}\n", "step", "kind", "ops", "samples", "peak", "told", "error", "margin", "time", "signature");
+  fmt::print("{:>5} {:>5} {:>6} {:>8} {:>14} {:>14} {:>10} {:>14} {:>10}  {}\n", "step", "kind", "ops", "sizes", "peak", "told", "error", "margin", "time", "signature");
   for (const RehearsedStep& step : steps) print_step(step);
   print_summary(steps);
 }

@@ -14,7 +14,7 @@ struct RehearsedStep {
   StepIndex step;
   std::uint32_t ops = 0;
   std::size_t kind = 0;     // in the order of first steps
-  std::size_t samples = 0;  // of its kind before it
+  std::size_t samples = 0;  // of its kind before it: one for each size
   Signature signature;      // as known after it
   Bytes peak;
   Nanos time;               // of its ops

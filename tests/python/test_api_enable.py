@@ -145,8 +145,9 @@ def test_the_context_switches_on_and_off(library):
     assert not spillway.is_enabled()
 
 
-def test_an_error_inside_the_context_comes_out_as_it_is(library):
-    library.fails["disable"] = ValueError("tensors take too much, so spillway stays on")
+@pytest.mark.parametrize("kind", [ValueError, RuntimeError, torch.OutOfMemoryError])
+def test_an_error_inside_the_context_comes_out_as_it_is(library, kind):
+    library.fails["disable"] = kind("tensors take too much, so spillway stays on")
     with pytest.warns(RuntimeWarning, match="stays on"), pytest.raises(KeyError), spillway.budget("2GiB", device="cpu"):
         raise KeyError("mine")
     assert spillway.is_enabled()

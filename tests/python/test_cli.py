@@ -84,3 +84,28 @@ def test_a_plan_is_told_in_the_unit_of_its_peak(run, command, tmp_path, layers, 
     peak, head, first = run(command, "plan", tmp_path / "run.spt", "--budget", "100%").stdout.splitlines()[:3]
     assert head.split()[0] == unit and f"moved {unit}" in head
     assert f"peak {float(first.split()[0]):.3g} {unit}" in peak
+
+
+@pytest.fixture
+def trace_of_equal_steps(run, tmp_path):
+    """Forty of them, in several blocks."""
+    made_up_run.MadeUpRun().write(tmp_path / "run.jsonl", steps=40)
+    assert run(native.TOOL, "import", tmp_path / "run.jsonl", "-o", tmp_path / "run.spt").returncode == 0
+    return tmp_path / "run.spt"
+
+
+@pytest.mark.parametrize("words", [["export"], ["export", "--summary"], ["forecast"], ["report", "-o", "page.html"]])
+def test_what_is_whole_in_a_trace_cut_short_is_shown_with_a_warning(run, trace_of_equal_steps, tmp_path, words):
+    cut = tmp_path / "cut.spt"
+    cut.write_bytes(trace_of_equal_steps.read_bytes()[:-1])
+    done = run(native.TOOL, *words, cut, cwd=tmp_path)
+    assert done.returncode == 0 and done.stdout != ""
+    assert done.stderr.startswith(f"spillway: {cut} ends in the middle of a block; ") and len(done.stderr.splitlines()) == 1
+
+
+def test_a_forecast_counts_the_sizes_that_were_seen_before_and_not_the_steps(run, trace_of_equal_steps):
+    done = run(native.TOOL, "forecast", trace_of_equal_steps)
+    head, *steps = done.stdout.partition("\n\n")[0].splitlines()
+    sizes = head.split().index("sizes")
+    assert [step.split()[sizes] for step in steps] == ["0"] + ["1"] * 39
+    assert done.stdout.endswith("none of them after 10 different sizes of its kind\n")

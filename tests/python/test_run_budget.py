@@ -109,6 +109,14 @@ def test_verify_names_one_flipped_bit_under_a_budget(spillway):
     assert done.stdout.startswith("different: step 1, op 1 aten.randn.default, output 0 (float32[2048, 256]), element [1, 0]: ")
 
 
+def test_verify_refuses_what_run_refuses_in_the_same_words_before_the_script_runs(spillway, tmp_path):
+    ran, verified = (spillway("open('begun', 'w')\n", command, "--device", "cpu", "--budget", "1KiB") for command in ("run", "verify"))
+    assert ran.returncode == verified.returncode == 2 and ran.stdout == verified.stdout == ""
+    assert ran.stderr.replace("spillway run", "spillway verify") == verified.stderr
+    assert verified.stderr == "spillway verify: a budget of 1.00 KiB is below the smallest possible, 4.00 KiB\n"
+    assert not (tmp_path / "begun").exists()
+
+
 def test_a_budget_nothing_fits_into_is_torchs_out_of_memory(spillway, tmp_path):
     done = spillway(TRAINS, "run", "--device", "cpu", "--budget", "3MiB", "--stats", "out.json")
     assert done.returncode == 1
@@ -197,10 +205,12 @@ tensors = [torch.full((1 << 19,), float(i)) for i in range(12)]
 print(spillway.stats()["moved_out_bytes"] > 0, [t.sum().item() / 2**19 for t in tensors], before.sum().item())
 spillway.set_budget("6MiB")
 print(sum(t.sum().item() for t in tensors) / 2**19, spillway.stats()["budget_bytes"])
+spillway.api.ram_bytes = lambda: 7 << 20
 try:
     spillway.disable()
 except ValueError as error:
-    print("stays on", spillway.is_enabled(), str(error).partition("spillway stays on: ")[2])
+    print(error)
+    print(spillway.is_enabled(), spillway.stats()["budget_bytes"])
 del tensors[2:]
 spillway.disable()
 print(spillway.is_enabled(), [t.tolist()[5] for t in tensors])
@@ -209,13 +219,14 @@ with spillway.budget("8MiB", device="cpu"):
 """
 
 
-MISSING = "tensors take 24.0 MiB, and there is room for 6.00 MiB: 18.0 MiB too little; raise the budget or free tensors first"
+MISSING = ("even a budget of all of RAM (7.00 MiB) is too small to switch off: not everything that was moved away fits into the budget at once, so spillway "
+           "stays on: tensors take 24.0 MiB, and there is room for 7.00 MiB: 17.0 MiB too little; raise the budget or free tensors first")  # fmt: skip
 
 
 def test_on_and_off_inside_a_program(real_server, tmp_path):
     done = real_server.execute(INSIDE, tmp_path)
     assert done.stdout.splitlines() == [
-        f"True {[float(i) for i in range(12)]} 499500.0", f"66.0 {6 << 20}", f"stays on True {MISSING}", "False [0.0, 1.0]", f"10.0 {8 << 20}",
+        f"True {[float(i) for i in range(12)]} 499500.0", f"66.0 {6 << 20}", MISSING, f"True {6 << 20}", "False [0.0, 1.0]", f"10.0 {8 << 20}",
     ], done.stderr  # fmt: skip
 
 
@@ -228,6 +239,7 @@ tensors = []
 for i in range(12):
     tensors.append(seed + i)
     native.load().drop(tensors[-1]._cdata)
+spillway.api.ram_bytes = lambda: 4 << 20
 try:
     spillway.disable()
 except ValueError as error:
@@ -242,6 +254,41 @@ print(spillway.is_enabled(), all(torch.equal(tensor, seed + i) for i, tensor in 
 def test_a_disable_that_cannot_rebuild_all_leaves_everything_as_it_was(real_server, tmp_path):
     done = real_server.execute(DROPPED, tmp_path)
     assert done.stdout.splitlines() == ["True True", "True", "False True"], done.stdout + done.stderr
+
+
+# 8 MiB of weights, gradients and optimizer state, trained in six.
+LEAVES = """
+import spillway, torch
+def train():
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(*[torch.nn.Linear(256, 256) for _ in range(8)])
+    optimizer = torch.optim.Adam(model.parameters())
+    for _ in range(2):
+        optimizer.zero_grad(set_to_none=False)
+        model(torch.ones(64, 256)).square().mean().backward()
+        optimizer.step()
+    return [model, optimizer]
+def sums(trained):
+    return [value.double().sum().item() for state in trained[1].state.values() for value in state.values()]
+plain = sums(train())
+with spillway.budget("6MiB", device="cpu"):
+    trained = train()
+stats = spillway.stats()
+print(spillway.is_enabled(), sums(trained) == plain, stats["budget_bytes"] >> 20, stats["peak_bytes"] <= 6 << 20)
+del trained
+try:
+    with spillway.budget("6MiB", device="cpu"):
+        trained = train()
+        raise KeyError("mine")
+except KeyError as error:
+    print(error, spillway.is_enabled(), sums(trained) == plain)
+"""
+
+
+def test_leaving_brings_home_what_the_budget_had_no_room_for(real_server, tmp_path):
+    done = real_server.execute(LEAVES, tmp_path)
+    assert done.stdout.splitlines() == ["False True 6 True", "'mine' False True"], done.stdout + done.stderr
+    assert done.stderr == ""
 
 
 def test_the_command_without_forks(tmp_path):

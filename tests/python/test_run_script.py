@@ -175,6 +175,23 @@ def test_without_a_budget_the_table_tells_what_was_watched(spillway, script):
     assert "only watching" in done.stderr and "floor" in done.stderr and "1.00 MiB" in done.stderr
 
 
+ELSEWHERE = {
+    "a fork": "import multiprocessing\ndef train():\n    exec(TRAINS)\nchild = multiprocessing.get_context('fork').Process(target=train)\n"
+              "child.start()\nchild.join()\n",
+    "another program": "import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'print(3)'], check=True)\n",
+    "nowhere": "import torch\ntorch.ones(3)\n",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("where", ELSEWHERE)
+def test_where_no_step_was_seen_the_table_says_so_and_who_is_not_seen(spillway, script, where):
+    trains = script(f"TRAINS = {TRAINS!r}\n" + ELSEWHERE[where])
+    for flags, elsewhere in ((["--budget", "8MiB"], "outside this budget"), ([], "not watched")):
+        done = spillway("run", *flags, trains)
+        assert done.returncode == 0, done.stderr
+        assert f" 0 (none was seen in this process; child processes are {elsewhere})\n" in done.stderr
+
+
 def test_quiet_prints_nothing(spillway, script):
     assert spillway("run", "--quiet", "--budget", "8MiB", script(TRAINS)).stderr == ""
 

@@ -1,6 +1,7 @@
 """`spillway verify` on whole scripts, over a stand-in that moves nothing: equal is equal, and one wrong bit is named."""
 
 import os
+import signal
 import sys
 
 import pytest
@@ -95,10 +96,18 @@ def test_a_budget_too_small_is_told_as_such_and_not_as_a_difference(verify):
     assert "ran out of memory" in done.stdout and "7.19 MiB would do" in done.stdout
 
 
-def test_an_engine_that_refuses_is_bad_input(verify):
-    done = verify(TRAINS, "--once", "--policy", "no-such-policy")
+def test_an_engine_that_refuses_does_it_before_the_script_runs(verify, tmp_path):
+    done = verify("open('begun', 'w')\n", "--policy", "no-such-policy")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("spillway verify: unknown policy 'no-such-policy'") and len(done.stderr.splitlines()) == 1
+    assert not (tmp_path / "begun").exists()
+
+
+def test_an_engine_that_refuses_after_the_plain_run_is_bad_input(verify, tmp_path):
+    (tmp_path / "spilled").mkdir()
+    done = verify(TRAINS + "import os\nos.rmdir('spilled')\n", "--once", "--spill-dir", "spilled")
     assert done.returncode == 2
-    assert "unknown policy 'no-such-policy'" in done.stdout + done.stderr
+    assert done.stdout.startswith("spillway verify: ") and "spilled" in done.stdout
 
 
 @pytest.mark.parametrize("flags, says", [(["--budget", "8gigs"], "cannot read budget"), (["--device", "tpu"], "unknown device"),
@@ -107,6 +116,32 @@ def test_bad_input_is_one_sentence_and_exit_code_two(verify, flags, says):
     done = verify(TRAINS, *flags)
     assert done.returncode == 2 and done.stdout == ""
     assert done.stderr.startswith("spillway verify: ") and says in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+WAITS = """
+import os, pathlib, signal, time
+pathlib.Path("process").write_text(str(os.getpid()))
+os.kill(os.getppid(), signal.{})
+time.sleep(60)
+"""
+VERIFIES = """
+import os, subprocess, sys, tempfile
+from spillway import verify
+tempfile.tempdir = os.path.abspath("temporary")
+verify.record_in_child = lambda *words: subprocess.run([sys.executable, "waits.py"]).returncode
+sys.exit(verify.main(["--budget", "1GiB", "--device", "cpu", "waits.py"]))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_ends_the_run_under_way_and_leaves_no_files(fake_server, write_tree, number):
+    folder = write_tree({"waits.py": WAITS.format(number.name)})
+    (folder / "temporary").mkdir()
+    done = fake_server.execute(VERIFIES, folder)
+    assert done.returncode == -number, done.stderr
+    assert list((folder / "temporary").iterdir()) == []
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((folder / "process").read_text()), 0)
 
 
 def test_each_run_is_a_process_of_its_own(tmp_path):

@@ -44,7 +44,7 @@ def test_steps_of_sizes_never_seen_are_foreseen(model, tmp_path):
     told = call("-m", "spillway", "forecast", trace)
 
     print(f"\n{model}: {told.splitlines()[-1]}")
-    mean = re.search(r"after 10 samples: (\d+) steps, peak error mean ([\d.]+) %", told)
+    mean = re.search(r"after 10 sizes: (\d+) steps, peak error mean ([\d.]+) %", told)
     assert mean is not None, told
     assert int(mean[1]) >= 5, told
     assert float(mean[2]) <= (ERRORS | LONG_ERRORS)[model], told

@@ -156,7 +156,6 @@ def switched_on(bench: Bench, **words: Any) -> Iterator[None]:
         yield
     finally:
         gc.collect()
-        spillway.set_budget("100%")  # near the floor not everything fits at once
         spillway.disable()
 
 
