@@ -31,9 +31,8 @@ double grid_ratio(std::pair<double, double> range) {
   return std::clamp(std::pow(range.second / range.first, 1 / kCells), kFinest, kCoarsest);
 }
 
-bool is_within(const Signature& at, const Signature& limit) {
-  return at.size() == limit.size() && std::ranges::equal(at, limit, std::ranges::less_equal{});
-}
+// With several coordinates less of one may be more of the step: as many tokens in fewer, longer rows.
+bool is_within(const Signature& at, const Signature& limit) { return at.size() == 1 && limit.size() == 1 ? at[0] <= limit[0] : at == limit; }
 
 }  // namespace
 
@@ -155,7 +154,7 @@ Repertoire::Found Repertoire::find_script(Bytes room) {
   if (is_there && static_cast<double>(made->peak.count) > static_cast<double>(room.count) * kMayFit) return {.script = made->script};
   if (made != nullptr && !is_there && made->peak > 0_B && made->peak <= room) return {.script = nullptr, .fits = true};  // a little more does
   const auto predicted = kind.forecast->predict(now_, /*times=*/false);
-  if (!predicted) return {};
+  if (!predicted) return {.script = is_there ? made->script : nullptr};
   if (!kind.foreseen) kind.foreseen = std::make_shared<Liveness>(kind.forecast->model());
   kind.foreseen->set_figures(predicted->figures);
   const Bytes peak = live_curve(*kind.foreseen).peak + predicted->margin;
@@ -228,8 +227,10 @@ Repertoire::Made* Repertoire::find_made(Kind& kind, const Signature& at, double 
 }
 
 void Repertoire::ask(Kind& kind, const Signature& at) {
-  const auto is_made = [&](const Made& made) { return made.at == at; };
-  if (std::ranges::any_of(kind.made, is_made) || std::ranges::find(kind.asked, at) != kind.asked.end()) return;
+  const auto made = std::ranges::find(kind.made, at, &Made::at);
+  const bool fitted = made != kind.made.end() && !made->script && made->peak > 0_B;  // when there was more room
+  if ((made != kind.made.end() && !fitted) || std::ranges::find(kind.asked, at) != kind.asked.end()) return;
+  if (fitted) kind.made.erase(made);
   kind.asked.push_back(at);
 }
 

@@ -51,7 +51,9 @@ std::vector<double> StepKind::marks_of(const Liveness& step, const StepShape& sh
 }
 
 void StepKind::observe(const Liveness& step, const StepShape& shape) {
-  if (const auto told = predict(signature(step, shape), /*times=*/false)) test(step, *told);
+  const Signature at = signature(step, shape);
+  const bool is_new = columns_.observed() > 0 && distance(at) > 0;  // one that was seen before foretells itself
+  if (const auto told = is_new ? predict(at, /*times=*/false) : std::nullopt) test(step, *told);
   columns_.observe(values_of(step, shape), marks_of(step, shape));
   for (OpPlace op = 0; op < step.op_count(); ++op) {
     double touched = 0;

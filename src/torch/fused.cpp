@@ -48,18 +48,17 @@ bool is_add(const TorchRecipe& recipe, const TensorFacts& made) {
   return recipe.op.schema().name() == "aten::add_" && is_whole(recipe, made) && is_sum(recipe) && lies_like(recipe.tensors[1].facts, made);
 }
 
-const TensorFacts& other_than(const TensorFacts& source, const TorchRecipe& sum) {
-  return sum.tensors[&source == &sum.tensors[0].facts ? 1 : 0].facts;
-}
-
-// What the maker made is dead: its record and its only recipe are all that is left.
+// What the maker made is dead: its record and its only recipe are all that is left. It is the one that was looked at when the reader
+// ran: another argument may look like one by now.
 std::optional<FusedChain> find_straight(const TorchRecipe& reader) {
-  const TensorFacts* source = reader.straight ? find_source(reader) : nullptr;
-  if (source == nullptr || source->record->residence != Residence::gone) return std::nullopt;
-  return FusedChain{.maker = static_cast<const TorchRecipe*>(source->record->recipes[0]),
+  if (!reader.straight) return std::nullopt;
+  Record& source = *reader.ingredients.front().record;
+  if (source.residence != Residence::gone || source.recipes.size() != 1) return std::nullopt;
+  const std::size_t at = reader.tensors[0].facts.record == &source ? 0 : 1;
+  return FusedChain{.maker = static_cast<const TorchRecipe*>(source.recipes[0]),
                     .reader = &reader,
-                    .source = source->record,
-                    .added = reader.tensors.size() == 2 ? &other_than(*source, reader) : nullptr};
+                    .source = &source,
+                    .added = reader.tensors.size() == 2 ? &reader.tensors[1 - at].facts : nullptr};
 }
 
 bool is_relu(const TorchRecipe& recipe, const TensorFacts& made) {
@@ -101,7 +100,7 @@ bool rides_along(std::span<Recipe* const> recipes, const TorchRecipe& next) {
 }
 
 const TensorFacts* find_source(const TorchRecipe& recipe) {
-  const Fuses wanted = recipe.tensors.size() == 1 ? Fuses::casts : Fuses::sums;
+  const Fuses wanted = recipe.op.schema().name() == "aten::_to_copy" ? Fuses::casts : Fuses::sums;
   if (wanted == Fuses::sums && !is_sum(recipe)) return nullptr;
   for (const TensorSlot& slot : recipe.tensors) {
     const Record* source = slot.facts.record;
@@ -119,7 +118,7 @@ bool may_read_straight(const TorchRecipe& recipe, const TensorFacts& source) {
   const bool straight = alike && is_known(made.dtype) && made.offset == 0 && source.offset == 0 && lies_like(source, maker.results[0]) && is_contiguous(source);
   if (!straight || recipe.tensors.size() == 1) return straight && has_fused_kernels();
   const bool promoted = source.dtype != made.dtype && made.dtype == caffe2::TypeMeta::Make<float>();
-  return has_fused_kernels() && (source.dtype == made.dtype || promoted) && lies_like(other_than(source, recipe), made) &&
+  return has_fused_kernels() && (source.dtype == made.dtype || promoted) && lies_like(recipe.tensors[&source == &recipe.tensors[0].facts ? 1 : 0].facts, made) &&
          lies_like(maker.tensors[0].facts, source) && is_contiguous(maker.results[1]);
 }
 

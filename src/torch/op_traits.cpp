@@ -143,7 +143,7 @@ OpTraits traits_of(const c10::OperatorHandle& op) {
   traits.splits = runs_in_pieces(name);
   traits.view = contains(kViews, name);
   traits.lean = traits.replay == Replay::fresh && has_lean_rule(name);
-  traits.straight = traits.replay == Replay::fresh && (name == "aten::_to_copy" || name == "aten::add");
+  traits.straight = traits.replay == Replay::fresh && (name == "aten::_to_copy" || (name == "aten::add" && op.schema().overload_name() == "Tensor"));
   return traits;
 }
 

@@ -56,6 +56,62 @@ def a_cast_of_a_dead_layer_norm_is_made_again_in_one_pass():
     proves("cast_norm", (torch.bfloat16, torch.float16))
 
 
+def looks_alike(x):
+    """What begins like a chain and is none, or is another: its op runs by itself."""
+    aten, ones = torch.ops.aten, torch.ones(x.shape[-1], device="cuda")
+
+    def norm():
+        return aten.native_layer_norm(x, [x.shape[-1]], ones, ones, 1e-5)
+
+    def dropout():
+        return aten.native_dropout(x, 0.3, True)
+
+    yield "a number added to a norm", lambda: (lambda r: (aten.add.Scalar(r[0], 1.0), *r[1:]))(norm())
+    yield "a number added to a dropout", lambda: (lambda r: (aten.add.Scalar(r[0], 1.0), *r[1:]))(dropout())
+    yield "twice the dropout", lambda: (lambda r: (aten.add.Tensor(x, r[0], alpha=2), *r[1:]))(dropout())
+    yield "the dropout and itself", lambda: (lambda r: (r[0] + r[0], *r[1:]))(dropout())
+    yield "one row added", lambda: (lambda r: (r[0] + ones, *r[1:]))(dropout())
+    yield "a part of the dropout", lambda: (lambda r: (r[0][1:] + x[1:], *r[1:]))(dropout())
+    yield "two dropouts", lambda: (lambda r, s: (r[0] + s[0], *r[1:], *s[1:]))(dropout(), dropout())
+
+
+@check
+def what_only_looks_like_a_chain_is_made_again_op_by_op():
+    import spillway
+    from lean import rebuild
+    from spillway import native
+
+    library = native.load()
+    spillway.enable(budget="2GiB", device="cuda", host_limit="1GiB")
+    library.lean(2)
+    for name, call in looks_alike(torch.randn(64, 512, device="cuda")):
+        same, _, ops = rebuild(call, library)
+        print(f"  {name}: {ops} ops", flush=True)
+        assert same, name
+
+
+@check
+def the_dropout_that_was_looked_at_is_the_one_read():
+    """The first is of a step before, and its recipe forgotten; the second lies otherwise than it was looked at."""
+    import spillway
+    from lean import raw
+    from spillway import native
+
+    library = native.load()
+    spillway.enable(budget="2GiB", device="cuda", host_limit="1GiB")
+    library.lean(2)
+    x = torch.randn(64, 512, device="cuda")
+    first, first_mask = torch.ops.aten.native_dropout(x, 0.3, True)
+    spillway.step()
+    second, second_mask = torch.ops.aten.native_dropout(torch.randn(65, 512, device="cuda"), 0.3, True)
+    result = first + second[1:]
+    del second
+    spillway.step()
+    before = raw(result)
+    library.drop(result._cdata)
+    assert torch.equal(before, raw(result))
+
+
 def rebuild_time(result, library, rounds=12):
     """Milliseconds on the card of a rebuild and one tiny read, the middle of several."""
     took = []

@@ -174,6 +174,58 @@ TEST(Repertoire, WhereALargerSizeFitsASmallerOneDoes) {
   EXPECT_FALSE(found_for(170, room - 1_B));  // what was known was of more room
 }
 
+// As many tokens in fewer rows are less of one coordinate and more scores, which come too late to be one.
+std::shared_ptr<const RecordedSteps> in_rows(std::int64_t rows, std::int64_t length) {
+  constexpr std::uint64_t kMore = 260;
+  StepMaker maker;
+  maker.birth("weights", 1_MiB, StorageKind::parameter);
+  for (int step = 0; step < 2; ++step) {
+    maker.begin();
+    maker.birth("labels", Bytes{8 * rows}, StorageKind::input);
+    maker.birth("ids", Bytes{8 * rows * length}, StorageKind::input);
+    maker.make("hidden", Bytes{256 * rows * length}, {"ids", "labels", "weights"});
+    for (std::uint64_t i = 0; i < kMore; ++i) maker.op("more", {.in = {"hidden"}, .write = {"weights"}});
+    maker.make("scores", Bytes{64 * rows * length * length}, {"hidden"});
+    maker.op("back", {.in = {"hidden", "scores"}, .write = {"weights"}});
+    for (const char* name : {"scores", "hidden", "ids", "labels"}) maker.death(name);
+    maker.end();
+  }
+  RecordedSteps steps{.trace = maker.trace(), .keys = {}, .shapes = {}, .lean = {}};
+  for (std::uint64_t op = 11; op < 11 + kMore + 3; ++op) steps.keys.push_back(op), steps.shapes.push_back(op);
+  return std::make_shared<const RecordedSteps>(std::move(steps));
+}
+
+TEST(Repertoire, FewerAndLongerRowsAreNotSaidToFit) {
+  Repertoire repertoire;
+  for (const auto& [rows, length] : std::vector<std::pair<int, int>>{{4, 100}, {8, 60}, {2, 140}, {16, 70}, {5, 130}, {3, 90}, {10, 110}, {6, 80}}) {
+    repertoire.observe(in_rows(rows, length));
+  }
+  const auto fits = [&](std::int64_t rows, std::int64_t length) {
+    repertoire.begin_step();
+    repertoire.op(11, {{{Bytes{8 * rows * length}, Bytes{8 * rows}, 1_MiB}, {}, {Bytes{256 * rows * length}}}});
+    EXPECT_FALSE(repertoire.watches());
+    return repertoire.find_script(8'000'000_B).fits;
+  };
+
+  EXPECT_TRUE(fits(16, 60));
+  EXPECT_TRUE(fits(16, 60));
+  EXPECT_FALSE(fits(7, 132));  // 924 tokens in 7 rows, instead of 960 in 16
+  EXPECT_FALSE(fits(6, 140));
+}
+
+TEST(Repertoire, WhatFittedIsPlannedForWhereThereIsLessRoom) {
+  Repertoire repertoire;
+  for (const int length : {100, 200, 150}) repertoire.observe(recorded(length));
+  EXPECT_FALSE(next_wanted(repertoire, 1_GiB));  // every size in the range was looked at, and has room
+
+  EXPECT_EQ(find(repertoire, 170), nullptr);
+  const auto wanted = next_wanted(repertoire, kNoRoom);
+
+  ASSERT_TRUE(wanted);
+  repertoire.keep(script_for(*wanted));
+  EXPECT_NE(find(repertoire, 170), nullptr);
+}
+
 // It is for up to a tenth more, and would move or drop what has room.
 TEST(Repertoire, AScriptForALittleMoreIsNotTakenWhereTheStepFits) {
   Repertoire repertoire;
