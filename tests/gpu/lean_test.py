@@ -100,10 +100,10 @@ def the_dropout_that_was_looked_at_is_the_one_read():
     library = native.load()
     spillway.enable(budget="2GiB", device="cuda", host_limit="1GiB")
     library.lean(2)
-    x = torch.randn(64, 512, device="cuda")
+    x, y = (torch.randn(rows, 512, device="cuda") for rows in (64, 65))
     first, first_mask = torch.ops.aten.native_dropout(x, 0.3, True)
     spillway.step()
-    second, second_mask = torch.ops.aten.native_dropout(torch.randn(65, 512, device="cuda"), 0.3, True)
+    second, second_mask = torch.ops.aten.native_dropout(y, 0.3, True)
     result = first + second[1:]
     del second
     spillway.step()
