@@ -16,6 +16,7 @@ constexpr std::size_t kEnoughSamples = 16;  // of a kind; its fits are exact aft
 constexpr std::uint32_t kTellable = 2;      // samples: one does not tell what varies
 constexpr int kSeldom = 8, kMostSeldom = 16;  // steps from one sample to the next that may be of a kind hardly known; how many of those
 constexpr std::size_t kMostScripts = 64;    // of a kind
+constexpr std::size_t kMostAsked = 16;      // of a kind: those that came last
 constexpr std::size_t kMostKinds = 16;
 constexpr double kCells = 16;               // that the range of sizes is cut into
 constexpr double kFinest = 1.02, kCoarsest = 1.10;
@@ -149,7 +150,8 @@ Repertoire::Found Repertoire::find_script(Bytes room) {
   Kind& kind = kinds_[*chosen_];
   if (room < std::exchange(kind.room, room)) kind.fitting.clear();
   if (is_below_fitting(kind, now_)) return {.script = nullptr, .fits = true};
-  const Made* made = find_made(kind, now_, kCoarsest);
+  Made* made = find_made(kind, now_, kCoarsest);
+  if (made != nullptr) made->used = ++uses_;
   const bool is_there = made != nullptr && made->script;
   if (is_there && static_cast<double>(made->peak.count) > static_cast<double>(room.count) * kMayFit) return {.script = made->script};
   if (made != nullptr && !is_there && made->peak > 0_B && made->peak <= room) return {.script = nullptr, .fits = true};  // a little more does
@@ -231,7 +233,14 @@ void Repertoire::ask(Kind& kind, const Signature& at) {
   const bool fitted = made != kind.made.end() && !made->script && made->peak > 0_B;  // when there was more room
   if ((made != kind.made.end() && !fitted) || std::ranges::find(kind.asked, at) != kind.asked.end()) return;
   if (fitted) kind.made.erase(made);
+  if (kind.asked.size() == kMostAsked) kind.asked.erase(kind.asked.begin());
   kind.asked.push_back(at);
+}
+
+std::int64_t Repertoire::turnover() const {
+  std::size_t most = 0;
+  for (const Kind& kind : kinds_) most = std::max(most, kind.ordered / (kMostScripts + 1));
+  return static_cast<std::int64_t>(most);
 }
 
 bool Repertoire::is_asked() const {
@@ -275,10 +284,11 @@ Repertoire::Order Repertoire::order_again(const Kind& kind, Made& made, bool qui
 }
 
 std::optional<Repertoire::Order> Repertoire::next_order() {
-  const auto order = [](Kind& kind, const std::optional<Signature>& at) -> std::optional<Order> {
+  const auto order = [&](Kind& kind, const std::optional<Signature>& at) -> std::optional<Order> {
     if (!at) return std::nullopt;
-    if (kind.made.size() >= kMostScripts) kind.made.erase(kind.made.begin());
-    kind.made.push_back({.at = *at, .script = nullptr});
+    if (kind.made.size() >= kMostScripts) kind.made.erase(std::ranges::min_element(kind.made, {}, &Made::used));
+    kind.made.push_back({.at = *at, .script = nullptr, .used = ++uses_});
+    ++kind.ordered;
     return order_again(kind, kind.made.back(), /*quick=*/true);
   };
   for (Kind& kind : std::views::reverse(kinds_)) {
@@ -339,7 +349,7 @@ std::size_t Repertoire::script_count() const {
 }
 
 void Repertoire::forget_scripts() {
-  for (Kind& kind : kinds_) kind.made.clear(), kind.asked.clear(), kind.fitting.clear();
+  for (Kind& kind : kinds_) kind.made.clear(), kind.asked.clear(), kind.fitting.clear(), kind.ordered = 0;
   watching_ = false;
 }
 

@@ -64,6 +64,8 @@ class Repertoire {
     bool quick = true;  // a first plan; later a better one
   };
   [[nodiscard]] bool is_asked() const;
+  // How often all the scripts of a kind were replaced by others: more sizes come than there is room to plan for.
+  [[nodiscard]] std::int64_t turnover() const;
   // What was asked for and not there, what was made when less was known, then whatever lies in the range of sizes; when all
   // of those are there, better ones.
   [[nodiscard]] std::optional<Order> next_order();
@@ -94,6 +96,7 @@ class Repertoire {
     std::shared_ptr<const Script> script;  // null: under way, or it cannot be told, or it fits
     Bytes peak;                            // of the step, were nobody to leave
     std::uint32_t learnt_from = 0;         // steps, when it was ordered
+    std::uint64_t used = 0;                // when last
     bool refined = false;
   };
   struct Kind {
@@ -104,6 +107,7 @@ class Repertoire {
     std::vector<Signature> asked;
     std::vector<Signature> fitting;      // sizes that need no script in `room`, none of them below another
     Bytes room;
+    std::size_t ordered = 0;             // sizes, ever
     std::shared_ptr<Liveness> foreseen;  // the step at hand; kept, because copying one takes longer than all else
   };
   struct SeenOp {
@@ -135,6 +139,7 @@ class Repertoire {
   std::vector<Kind> kinds_;
   std::vector<std::size_t> possible_;  // kinds that begin like this step
   std::vector<SeenOp> seen_;
+  std::uint64_t uses_ = 0;
   bool varies_ = false, watching_ = false;
   int seldom_ = 0;  // steps that may have been of a kind hardly known
   std::optional<std::size_t> chosen_;  // of this step

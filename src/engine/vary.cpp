@@ -13,7 +13,8 @@ namespace {
 
 constexpr std::int64_t kSlackParts = 100, kSlack = 4;  // of the budget: holes between storages, and what is not planned
 constexpr int kRounds = 2;                             // of improvement: there are many sizes to plan for
-constexpr std::int64_t kRest = 4;  // steps between plans nobody waits for: two busy threads may share a core
+constexpr std::int64_t kRest = 4;  // steps between plans nobody waits for: two busy threads may share a core. The more plans are thrown
+                                   // away for others, the longer
 
 }  // namespace
 
@@ -117,8 +118,9 @@ void Engine::plan_for_sizes(Lock& lock) {
   const bool told = script != nullptr;
   if (told) repertoire_.keep(std::move(script));
   if (choosing_ || (planner_.busy() && !(told && repertoire_.is_asked()))) return;
-  if (!repertoire_.is_asked() && (stats_.steps < rests_until_ || (sated_ && !told))) return;  // nobody is woken for nothing
-  rests_until_ = stats_.steps + kRest;
+  const bool asked = repertoire_.is_asked(), hurries = asked && repertoire_.turnover() == 0;
+  if (!hurries && (stats_.steps < rests_until_ || (sated_ && !told && !asked))) return;  // nobody is woken for nothing
+  rests_until_ = stats_.steps + kRest * (1 + repertoire_.turnover());
   choosing_ = true;
   do_later([this] { choose_size(); }, lock);
 }

@@ -98,10 +98,11 @@ OpPlace Problem::straight_from(OpPlace writer, OpPlace op) const {
   const auto reads = [&](const Access& access) { return is_ingredient(access, made_[writer].front()); };
   const bool sum = std::ranges::count_if(step_.accesses_at(writer), reads) > 1;
   for (const Access& access : step_.accesses_at(writer)) {
-    if (!reads(access) || access.version != 1 || !is_dead(access.storage, op)) continue;
+    if (!reads(access) || access.version != 1) continue;
     const OpPlace maker = step_.writers_of(access.storage).front();
-    const bool known = !sum || sides(maker).size() == 1;  // a dropout's mask
-    if (known && may_be_lean(maker, access.storage, op)) return maker;
+    const bool dropout = maker < lean_.size() && lean_[maker] > 0_ns && sides(maker).size() == 1;  // with its mask
+    if (sum && !dropout) continue;
+    return is_dead(access.storage, op) && may_be_lean(maker, access.storage, op) ? maker : kNoPlace;  // of two the engine takes the first
   }
   return kNoPlace;
 }

@@ -213,6 +213,42 @@ TEST(Repertoire, FewerAndLongerRowsAreNotSaidToFit) {
   EXPECT_FALSE(fits(6, 140));
 }
 
+// More sizes than there is room for: those in use stay, and whoever plans may take its time.
+TEST(Repertoire, WhatIsUsedStaysWhereOthersComeAndGo) {
+  Repertoire repertoire;
+  for (const auto& [rows, length] : std::vector<std::pair<int, int>>{{4, 100}, {8, 60}, {2, 140}, {16, 70}, {5, 130}, {3, 90}, {10, 110}, {6, 80}}) {
+    repertoire.observe(in_rows(rows, length));
+  }
+  const auto look = [&](std::int64_t rows, std::int64_t length) {
+    repertoire.begin_step();
+    repertoire.op(11, {{{Bytes{8 * rows * length}, Bytes{8 * rows}, 1_MiB}, {}, {Bytes{256 * rows * length}}}});
+    return repertoire.find_script(kNoRoom);
+  };
+  const auto plan = [&] {
+    const auto wanted = next_wanted(repertoire, kNoRoom);
+    ASSERT_TRUE(wanted);
+    repertoire.keep(script_for(*wanted));
+  };
+  (void)look(16, 65);
+  plan();
+  const auto kept = look(16, 65).script;
+  ASSERT_NE(kept, nullptr);
+  EXPECT_EQ(repertoire.turnover(), 0);
+
+  for (int rows = 2; rows <= 15; ++rows) {
+    for (int length = 60; length <= 130; length += 10) {
+      (void)look(rows, length);
+      if (repertoire.is_asked()) plan();
+      ASSERT_EQ(look(16, 65).script, kept) << rows << " x " << length;
+    }
+  }
+
+  EXPECT_GE(repertoire.turnover(), 1);
+  EXPECT_LE(repertoire.script_count(), 64u);
+  repertoire.forget_scripts();
+  EXPECT_EQ(repertoire.turnover(), 0);
+}
+
 TEST(Repertoire, WhatFittedIsPlannedForWhereThereIsLessRoom) {
   Repertoire repertoire;
   for (const int length : {100, 200, 150}) repertoire.observe(recorded(length));
