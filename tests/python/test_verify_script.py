@@ -124,9 +124,12 @@ pathlib.Path("process").write_text(str(os.getpid()))
 os.kill(os.getppid(), signal.{})
 time.sleep(60)
 """
+# A shell without a terminal lets its background jobs ignore some of them.
 VERIFIES = """
-import os, subprocess, sys, tempfile
+import os, signal, subprocess, sys, tempfile
 from spillway import verify
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
 tempfile.tempdir = os.path.abspath("temporary")
 verify.record_in_child = lambda *words: subprocess.run([sys.executable, "waits.py"]).returncode
 sys.exit(verify.main(["--budget", "1GiB", "--device", "cpu", "waits.py"]))
