@@ -195,17 +195,23 @@ std::shared_ptr<const RecordedSteps> in_rows(std::int64_t rows, std::int64_t len
   return std::make_shared<const RecordedSteps>(std::move(steps));
 }
 
-TEST(Repertoire, FewerAndLongerRowsAreNotSaidToFit) {
-  Repertoire repertoire;
+void learn_rows(Repertoire& repertoire) {
   for (const auto& [rows, length] : std::vector<std::pair<int, int>>{{4, 100}, {8, 60}, {2, 140}, {16, 70}, {5, 130}, {3, 90}, {10, 110}, {6, 80}}) {
     repertoire.observe(in_rows(rows, length));
   }
-  const auto fits = [&](std::int64_t rows, std::int64_t length) {
-    repertoire.begin_step();
-    repertoire.op(11, {{{Bytes{8 * rows * length}, Bytes{8 * rows}, 1_MiB}, {}, {Bytes{256 * rows * length}}}});
-    EXPECT_FALSE(repertoire.watches());
-    return repertoire.find_script(8'000'000_B).fits;
-  };
+}
+
+Repertoire::Found find_rows(Repertoire& repertoire, std::int64_t rows, std::int64_t length, Bytes room) {
+  repertoire.begin_step();
+  repertoire.op(11, {{{Bytes{8 * rows * length}, Bytes{8 * rows}, 1_MiB}, {}, {Bytes{256 * rows * length}}}});
+  EXPECT_FALSE(repertoire.watches());
+  return repertoire.find_script(room);
+}
+
+TEST(Repertoire, FewerAndLongerRowsAreNotSaidToFit) {
+  Repertoire repertoire;
+  learn_rows(repertoire);
+  const auto fits = [&](std::int64_t rows, std::int64_t length) { return find_rows(repertoire, rows, length, 8'000'000_B).fits; };
 
   EXPECT_TRUE(fits(16, 60));
   EXPECT_TRUE(fits(16, 60));
@@ -216,14 +222,8 @@ TEST(Repertoire, FewerAndLongerRowsAreNotSaidToFit) {
 // More sizes than there is room for: those in use stay, and whoever plans may take its time.
 TEST(Repertoire, WhatIsUsedStaysWhereOthersComeAndGo) {
   Repertoire repertoire;
-  for (const auto& [rows, length] : std::vector<std::pair<int, int>>{{4, 100}, {8, 60}, {2, 140}, {16, 70}, {5, 130}, {3, 90}, {10, 110}, {6, 80}}) {
-    repertoire.observe(in_rows(rows, length));
-  }
-  const auto look = [&](std::int64_t rows, std::int64_t length) {
-    repertoire.begin_step();
-    repertoire.op(11, {{{Bytes{8 * rows * length}, Bytes{8 * rows}, 1_MiB}, {}, {Bytes{256 * rows * length}}}});
-    return repertoire.find_script(kNoRoom);
-  };
+  learn_rows(repertoire);
+  const auto look = [&](std::int64_t rows, std::int64_t length) { return find_rows(repertoire, rows, length, kNoRoom); };
   const auto plan = [&] {
     const auto wanted = next_wanted(repertoire, kNoRoom);
     ASSERT_TRUE(wanted);

@@ -183,6 +183,17 @@ TEST(Hybrid, WithoutItsSideALeanRebuildIsARunOfTheOp) {
   EXPECT_EQ(plan.gaps[0].remedy, Remedy::move);
 }
 
+// What is made while nobody wants h, which is then read.
+void want_h_again(StepMaker& maker) {
+  maker.birth("b", 2_MiB);
+  maker.op("second", {.in = {"h"}, .out = {"b"}, .takes = 20_ms});
+  maker.birth("c", 80_MiB);
+  maker.op("third", {.in = {"b"}, .out = {"c"}, .takes = 20_ms});
+  maker.death("c");
+  maker.op("between", {.in = {"b"}, .takes = 20_ms});
+  maker.op("last", {.in = {"h", "b"}, .takes = 1_ms});
+}
+
 // A norm of x makes a and its statistics, a cast makes h of a, and a is dead long before h is wanted again; `dies`: the
 // statistics, too.
 Trace with_a_cast(bool dies) {
@@ -197,13 +208,7 @@ Trace with_a_cast(bool dies) {
     maker.op("cast", {.in = {"a"}, .out = {"h"}, .takes = 20_us});
     maker.death("a");
     if (dies) maker.death("statistics");
-    maker.birth("b", 2_MiB);
-    maker.op("second", {.in = {"h"}, .out = {"b"}, .takes = 20_ms});
-    maker.birth("c", 80_MiB);
-    maker.op("third", {.in = {"b"}, .out = {"c"}, .takes = 20_ms});
-    maker.death("c");
-    maker.op("between", {.in = {"b"}, .takes = 20_ms});
-    maker.op("last", {.in = {"h", "b"}, .takes = 1_ms});
+    want_h_again(maker);
     if (!dies) maker.death("statistics");
     maker.death("h");
     maker.death("b");
@@ -212,26 +217,26 @@ Trace with_a_cast(bool dies) {
   return maker.trace();
 }
 
-Prediction with_h_dropped(const Trace& trace) {
-  const std::vector<Nanos> lean{5_us, 7_us, 0_ns, 0_ns, 0_ns, 0_ns};
+// Of this size there is only h.
+Prediction with_h_dropped(const Trace& trace, Bytes h, const std::vector<Nanos>& lean, Bytes budget) {
   const Liveness step(trace, *find_steady_step(trace));
-  const PlanRequest request{.step = step, .costs = kCard, .budget = 90_MiB, .lean = lean};
+  const PlanRequest request{.step = step, .costs = kCard, .budget = budget, .lean = lean};
   const Problem problem(request);
   for (GapPlace gap = 0; gap < problem.gap_count(); ++gap) {
-    if (problem.size(gap) == 16_MiB && problem.may_drop(gap)) return predict(request, {.gaps = {{problem.gaps()[gap], Remedy::drop, problem.gaps()[gap].end}}, .holds = {}, .predicted = {}});
+    if (problem.size(gap) == h && problem.may_drop(gap)) return predict(request, {.gaps = {{problem.gaps()[gap], Remedy::drop, problem.gaps()[gap].end}}, .holds = {}, .predicted = {}});
   }
   return {};
 }
 
 TEST(Timeline, ACastOfADeadNormIsMadeInOnePassFromWhatTheNormWasMadeOf) {
-  const Prediction found = with_h_dropped(with_a_cast(/*dies=*/false));
+  const Prediction found = with_h_dropped(with_a_cast(/*dies=*/false), 16_MiB, {5_us, 7_us, 0_ns, 0_ns, 0_ns, 0_ns}, 90_MiB);
   EXPECT_EQ(found.rebuilt, 16_MiB);
   EXPECT_EQ(found.rebuild, 7_us + kCard.per_replay);
   EXPECT_EQ(found.peak, 83_MiB + 1_KiB);  // x, b, c and the statistics: what is dead does not come back
 }
 
 TEST(Timeline, WithoutTheStatisticsTheNormRunsAgainAndThenTheCast) {
-  const Prediction found = with_h_dropped(with_a_cast(/*dies=*/true));
+  const Prediction found = with_h_dropped(with_a_cast(/*dies=*/true), 16_MiB, {5_us, 7_us, 0_ns, 0_ns, 0_ns, 0_ns}, 90_MiB);
   EXPECT_EQ(found.rebuilt, 21_MiB);
   EXPECT_EQ(found.rebuild, 30_ms + 20_us + kCard.per_replay + kCard.per_replay);
 }
@@ -251,13 +256,7 @@ Trace with_a_sum(bool z_dies) {
     maker.op("add", {.in = {"z", "a"}, .out = {"h"}, .takes = 20_us});
     maker.death("a");
     if (z_dies) maker.death("z");
-    maker.birth("b", 2_MiB);
-    maker.op("second", {.in = {"h"}, .out = {"b"}, .takes = 20_ms});
-    maker.birth("c", 80_MiB);
-    maker.op("third", {.in = {"b"}, .out = {"c"}, .takes = 20_ms});
-    maker.death("c");
-    maker.op("between", {.in = {"b"}, .takes = 20_ms});
-    maker.op("last", {.in = {"h", "b"}, .takes = 1_ms});
+    want_h_again(maker);
     for (const char* name : {"mask", "h", "b"}) maker.death(name);
     if (!z_dies) maker.death("z");
     maker.end();
@@ -266,16 +265,7 @@ Trace with_a_sum(bool z_dies) {
 }
 
 Prediction with_the_sum_dropped(const Trace& trace) {
-  const std::vector<Nanos> lean{0_ns, 5_us, 7_us, 0_ns, 0_ns, 0_ns, 0_ns};
-  const Liveness step(trace, *find_steady_step(trace));
-  const PlanRequest request{.step = step, .costs = kCard, .budget = 180_MiB, .lean = lean};
-  const Problem problem(request);
-  for (GapPlace gap = 0; gap < problem.gap_count(); ++gap) {
-    if (problem.size(gap) == 16_MiB + 1_KiB && problem.may_drop(gap)) {
-      return predict(request, {.gaps = {{problem.gaps()[gap], Remedy::drop, problem.gaps()[gap].end}}, .holds = {}, .predicted = {}});
-    }
-  }
-  return {};
+  return with_h_dropped(trace, 16_MiB + 1_KiB, {0_ns, 5_us, 7_us, 0_ns, 0_ns, 0_ns, 0_ns}, 180_MiB);
 }
 
 TEST(Timeline, ASumWithADeadDropoutIsMadeInOnePass) {
