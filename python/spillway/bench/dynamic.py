@@ -4,7 +4,7 @@
     bench/dynamic --methods hybrid dtr --shares 60
 
 Budgets are shares of the largest step's plain peak. Cells are files, as those of `spillway bench`; every method of a row has the same
-steps, and every process a plain run of its own. This module only decides and starts; it imports no torch.
+steps, in one process, with plain ones in between. This module only decides and starts; it imports no torch.
 """
 
 from __future__ import annotations
@@ -21,14 +21,17 @@ from spillway.bench.cells import read_all
 
 METHODS = ("checkpoint", "hybrid", "mimose", "dtr", "lru")
 SHARES = ("80", "60", "45")
-ROWS = {name: None for name in ("bert-squad", "bert-swag", "bert-qqp", "t5-squad", "t5-qqp", "retinanet")}
-WARM, TIMED = 64, 48  # ten samples teach what there is to learn; the rest of the warm steps is for plans to be made and memory to be pinned
+ROWS = {name: None for name in ("bert-squad", "bert-swag", "bert-qqp", "t5-squad", "t5-swag", "t5-qqp", "retinanet")}
+WARM, TIMED = 40, 24  # ten samples teach what there is to learn; the rest of the warm steps is for plans to be made and memory to be pinned
 
 
 @dataclasses.dataclass
 class Driver(bench.Driver):
     rows = ROWS
     module = "varied"
+
+    def groups(self, name: str, missing: list[tuple[str, str | None]]) -> list[list[tuple[str, str | None]]]:
+        return [missing] if missing else []
 
     def task(self, name: str, group: list[tuple[str, str | None]]) -> dict[str, Any]:
         return super().task(name, group) | ({"warm": 8, "timed": 6} if self.tiny else {"warm": WARM, "timed": TIMED})

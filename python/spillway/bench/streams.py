@@ -35,6 +35,12 @@ class Stream(models.Work):
     at: int = 0
     dice: random.Random = dataclasses.field(default_factory=lambda: random.Random(1))
 
+    def skip(self, steps: int) -> None:
+        """Of these only the sizes are drawn."""
+        for _ in range(steps):
+            self.draw(self.dice)
+        self.at += steps
+
     def loss(self) -> torch.Tensor:
         drawn = self.draw(self.dice)
         size = self.largest if self.only_largest or self.at == self.largest_at else drawn
@@ -75,7 +81,8 @@ def bert(device: str, tiny: bool, task: str) -> Stream:
     kind, rows = {"squad": ("QuestionAnswering", 12), "swag": ("MultipleChoice", 16), "qqp": ("SequenceClassification", 32)}[task]
     rows = 4 if tiny else rows
     config = library.BertConfig(**(SMALL_BERT if tiny else {}))
-    model = getattr(library, f"BertFor{kind}")(config)
+    with torch.device(device):  # as in models.py
+        model = getattr(library, f"BertFor{kind}")(config)
     shape, answers = ((rows, 4), 4) if task == "swag" else ((rows,), 2)
 
     def loss_of(model: nn.Module, length: int) -> torch.Tensor:
@@ -95,7 +102,8 @@ def t5(device: str, tiny: bool, task: str) -> Stream:
     small = {"vocab_size": 512, "d_model": 64, "d_kv": 16, "d_ff": 128, "num_layers": 2, "num_heads": 4}
     base = {"d_model": 768, "d_kv": 64, "d_ff": 3072, "num_layers": 12, "num_heads": 12}
     config = library.T5Config(**(small if tiny else base), decoder_start_token_id=0, use_cache=False)
-    model = library.T5ForConditionalGeneration(config)
+    with torch.device(device):
+        model = library.T5ForConditionalGeneration(config)
 
     def loss_of(model: nn.Module, length: int) -> torch.Tensor:
         ids, labels = (torch.randint(1, config.vocab_size, (rows, length), device=device) for _ in range(2))
@@ -145,6 +153,7 @@ STEPS: dict[str, Callable[[str, bool], Stream]] = {
     "bert-swag": lambda device, tiny: bert(device, tiny, "swag"),
     "bert-qqp": lambda device, tiny: bert(device, tiny, "qqp"),
     "t5-squad": lambda device, tiny: t5(device, tiny, "squad"),
+    "t5-swag": lambda device, tiny: t5(device, tiny, "swag"),
     "t5-qqp": lambda device, tiny: t5(device, tiny, "qqp"),
     "retinanet": retinanet,
 }

@@ -28,7 +28,7 @@ class Told:
 
     @property
     def share(self) -> str:
-        return str(int(100 * (1 - self.saved)))
+        return str(round(100 * (1 - self.saved)))
 
 
 ROWS = {
