@@ -32,6 +32,12 @@ class Stride {
     if (since > 0) shortest_ = since == kStretch ? took : std::min(took, shortest_);
     if (since == kStretches * kStretch) time_ = shortest_;
   }
+  // Of the step that note_step is told of next: the device had come near its end before the host did.
+  void note_host(bool late) {
+    if (!time_) late_ = timed_ == 0 ? 0 : late_ + (late ? 1 : 0);
+  }
+  // In most of the steps timed. A step that takes longer than planned with the host ahead has another cause.
+  [[nodiscard]] bool waits_for_host() const { return 2 * late_ > kStretches * kStretch; }
   [[nodiscard]] bool settled() const { return steps_ >= kSettling; }
   [[nodiscard]] std::optional<Nanos> time() const { return time_; }
   [[nodiscard]] int tried() const { return tried_; }  // steps, settled or not
@@ -39,7 +45,7 @@ class Stride {
  private:
   static constexpr int kSettling = 3, kStretch = 3, kStretches = 2;
   int steps_ = 0;  // in a row, as planned
-  int tried_ = 0, timed_ = 0;
+  int tried_ = 0, timed_ = 0, late_ = 0;
   Nanos began_, shortest_;
   std::optional<Nanos> time_;
 };
@@ -67,6 +73,7 @@ struct Course {
   std::optional<Proven> before;          // as long as the one at hand has to prove itself
   bool on = false;                       // this step has gone by the script so far
   std::size_t next = 0;
+  std::optional<Tick> near_end;          // of the compute stream, once the step is that far
   std::vector<Gone> gone;                // by gap
   std::vector<bool> spared;              // by gap: it is not needed here; empty: all are
   std::vector<std::uint32_t> due;        // gaps whose way back waits for room
@@ -93,6 +100,7 @@ struct Course {
     on = script != nullptr;
     steps += on ? 1 : 0;
     next = 0;
+    near_end.reset();
     surprises = 0;
     due.clear();
   }

@@ -3,7 +3,7 @@
 //
 //   a step takes  max(what the card takes,  the host's own time  +  its effort for copies and reruns)
 //
-// The host's own time is what settled steps take longer than planned, once the card's times are known to be right. Pure.
+// The host's own time is what settled steps take longer than planned, where the card was seen to wait for it. Pure.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@ namespace spillway {
 
 class HostPace {
  public:
-  // Settled steps take so long by a plan that promised this with the host's time as below. True: that is another from now on. A
-  // host whose pace keeps changing is not followed for ever.
-  [[nodiscard]] bool observe(Nanos took, const Prediction& promised);
+  // Settled steps take so long by a plan that promised this with the host's time as below; `waits`: the card waited for the host
+  // in them. True: the host's time is another from now on. A host whose pace keeps changing is not followed for ever.
+  [[nodiscard]] bool observe(Nanos took, bool waits, const Prediction& promised);
   // The host's own time, to plan with; zero: it runs ahead.
   [[nodiscard]] Nanos host_step() const { return host_step_; }
 

@@ -57,7 +57,7 @@ void Engine::follow_host() {
   const std::optional<Nanos> took = course_.stride.time();
   if (!took || retimings_ == 0 || retimes_ || planner_.busy() || course_.before) return;
   const bool first = pace_.host_step() == 0_ns;
-  if (!pace_.observe(*took, course_.promise)) return;
+  if (!pace_.observe(*took, course_.stride.waits_for_host(), course_.promise)) return;
   course_.stride = {};
   start_planning(first ? SearchFrom::everywhere : SearchFrom::choices, /*outdated=*/false);
 }

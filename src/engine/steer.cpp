@@ -25,6 +25,7 @@ constexpr std::int64_t kFirstSlack = 1, kMostSlack = 25;
 constexpr std::int64_t kMostOpenParts = 4;  // of the budget, for what is not placed
 constexpr std::int64_t kFarWorth = 5;  // a part of a step's time for which a script is changed at once
 constexpr int kTrial = 20;           // steps in which a script that took another's place must have settled
+constexpr std::size_t kEndParts = 10;  // of a step's ops: the last of them are its end
 constexpr int kPatience = 50;        // steps without a plan until it is looked whether there is a good one now
 
 std::shared_ptr<RecordedSteps> with_times(RecordedSteps steps, const std::vector<Nanos>& durations) {
@@ -46,6 +47,7 @@ void Engine::steer_before(OpKey key, Phase phase, Lock& lock) {
   }
   const std::size_t op = course_.next++;
   layout_.begin_op(static_cast<std::uint32_t>(op));
+  if (op == script.op_count() - script.op_count() / kEndParts) course_.near_end = device_.record(compute_);
   for (const std::uint32_t gap : script.fetches(op)) course_.due.push_back(gap);
   if (!course_.due.empty()) start_due(script.need(op), lock);
 }
@@ -181,6 +183,7 @@ void Engine::steer_end_step(const std::vector<Nanos>& durations, Lock& lock) {
     stats_.planned_steps += followed ? 1 : 0;
     stats_.surprises += course_.surprises;
     settle_layout(followed, lock);
+    course_.stride.note_host(course_.near_end && device_.query(*course_.near_end));
     course_.stride.note_step(followed && course_.surprises == 0, !planner_.busy(), [&] { return settled_now(lock); });
     if (measured && followed && course_.surprises == 0) retime(durations, lock);
     if (course_.missed >= kMostMissed) course_.set(nullptr);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
 
 namespace spillway {
@@ -44,6 +45,22 @@ TEST(Stride, AStepThatWentAnotherWayBeginsItAnew) {
   EXPECT_FALSE(walk.stride.settled());
   walk.steps({10_ms, 10_ms, 10_ms, 20_ms, 20_ms, 20_ms, 30_ms, 30_ms, 30_ms});
   EXPECT_EQ(walk.stride.time(), 20_ms);
+}
+
+// The host is late in these steps of nine, of which the last six are timed.
+bool waits_for_host(const std::vector<int>& late_in) {
+  Walk walk;
+  for (int i = 0; i < 30; ++i) {
+    walk.stride.note_host(std::ranges::count(late_in, i) > 0 || i >= 9);  // what comes after them is not looked at
+    walk.step(10_ms);
+  }
+  return walk.stride.waits_for_host();
+}
+
+TEST(Stride, WaitsForAHostThatIsLateInMostOfTheTimedSteps) {
+  EXPECT_FALSE(waits_for_host({}));
+  EXPECT_FALSE(waits_for_host({0, 1, 2, 3, 6}));  // at first, and after the device was waited for
+  EXPECT_TRUE(waits_for_host({3, 4, 5, 6, 7, 8}));
 }
 
 TEST(Stride, IsNotTimedWhileSomebodyPlans) {
