@@ -72,7 +72,7 @@ def largest_peak(bench: VariedBench, count: int) -> int:
     prepare = checkpoint_first(count, only_largest=True)
     if bench.on_card:
         return bench.train(prepare, steps=(1, 1)).peak
-    with measure.switched_on(bench):
+    with measure.switched_on(bench, **bench.words()):  # all of a process leave storages of one size alone
         bench.train(prepare, steps=(1, 1))
         return spillway.stats()["plain_peak_bytes"]
 
@@ -97,7 +97,7 @@ def one_cell(bench: VariedBench, method: str, share: str | None, folder: Path, p
     if method == "plain":
         return plain, {}
     if method == "watch":
-        with measure.switched_on(bench):
+        with measure.switched_on(bench, **bench.words()):  # all of a process leave storages of one size alone
             measured = bench.train()
             stats = spillway.stats()
         return measured, {"floor_bytes": stats["floor_bytes"], "floor_op": stats["floor_op"]["name"], "plain_peak_bytes": stats["plain_peak_bytes"]}
