@@ -224,5 +224,21 @@ TEST(Repertoire, AScriptIsMadeAgainForMoreRoomAFewTimes) {
   EXPECT_EQ(asked, 8);
 }
 
+// Each takes the place of the one before: others do not have to go for it.
+TEST(Repertoire, AScriptThatIsMadeAgainIsNoOther) {
+  Repertoire repertoire;
+  for (const int length : {100, 200, 150}) repertoire.observe(recorded(length));
+
+  Bytes room = 2_MiB;
+  for (int i = 0; i < 70; ++i, room = room * 97 / 100) {
+    (void)find(repertoire, 170, room);
+    ASSERT_TRUE(repertoire.is_asked());
+    repertoire.keep(script_for(*next_wanted(repertoire, room)));
+  }
+
+  EXPECT_EQ(repertoire.script_count(), 1u);
+  EXPECT_EQ(repertoire.turnover(), 0);
+}
+
 }  // namespace
 }  // namespace spillway
