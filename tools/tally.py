@@ -1,4 +1,4 @@
-"""Adds up JUnit files: one line per file, each failure with its name, each reason for skipping, then the totals.
+"""Adds up JUnit files: one line per file, each failure with its name, each reason for skipping, what tests told, then the totals.
 
     python tools/tally.py <folder of .xml files>
 
@@ -31,6 +31,7 @@ class Suite:
     counts: Counts = dataclasses.field(default_factory=Counts)
     failures: list[str] = dataclasses.field(default_factory=list)
     skips: collections.Counter = dataclasses.field(default_factory=collections.Counter)
+    told: list[str] = dataclasses.field(default_factory=list)
 
 
 def name_of(case: ElementTree.Element) -> str:
@@ -52,6 +53,7 @@ def read(path: pathlib.Path) -> Suite:
     suite = Suite()
     for case in ElementTree.parse(path).getroot().iter("testcase"):
         skipped = case.find("skipped")
+        suite.told += [str(told.get("value")) for told in case.iterfind("properties/property[@name='told']")]
         if case.find("failure") is not None or case.find("error") is not None:
             suite.counts.failed += 1
             suite.failures.append(name_of(case))
@@ -72,6 +74,8 @@ def main(folder: str) -> int:
             print(f"  failed: {name}")
         for reason, times in sorted(suite.skips.items()):
             print(f"  skipped {times}: {reason}")
+        for line in suite.told:
+            print(f"  {line}")
         total += suite.counts
     print(total)
     return 1 if total.failed or not total.passed else 0

@@ -71,6 +71,7 @@ struct Course {
   std::shared_ptr<const Script> script;  // null: nothing to follow
   Prediction promise;                    // the script's, by what is known now
   std::optional<Proven> before;          // as long as the one at hand has to prove itself
+  Bytes limit;                           // for whoever comes back ahead of need: the script's budget, and who is there beside it
   bool on = false;                       // this step has gone by the script so far
   std::size_t next = 0;
   std::optional<Tick> near_end;          // of the compute stream, once the step is that far
@@ -88,6 +89,7 @@ struct Course {
   void set(std::shared_ptr<const Script> made, std::vector<bool> without = {}) {
     script = std::move(made);
     promise = script ? script->predicted() : Prediction{};
+    limit = script ? script->budget() : 0_B;
     spared = std::move(without);
     gone.assign(script ? script->gap_count() : 0, {});
     before.reset();

@@ -1,6 +1,7 @@
 #include "engine/repertoire.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <ranges>
 #include <utility>
@@ -14,6 +15,9 @@ namespace {
 
 constexpr std::size_t kEnoughSamples = 16;  // of a kind; its fits are exact after two or three, its times settle later
 constexpr std::uint32_t kTellable = 2;      // samples: one does not tell what varies
+constexpr double kOutside = 0.05;           // of the range that was sampled: a run that grows is sampled every so much
+constexpr int kLooks = 8;                   // steps that are begun to be recorded after one of a new size, for the next such: the last batch of a short epoch
+constexpr std::uint32_t kOftenStrays = 4;   // are followed by a sample each; after that ever fewer
 constexpr int kSeldom = 8, kMostSeldom = 16;  // steps from one sample to the next that may be of a kind hardly known; how many of those
 constexpr std::size_t kMostScripts = 64;    // of a kind
 constexpr std::size_t kMostAsked = 16;      // of a kind: those that came last
@@ -26,6 +30,9 @@ constexpr double kAlike = 0.01;             // a peak that much lower will do
 constexpr double kNearlyEnough = 1.05;      // times the peak a plan leaves at its own size
 constexpr int kMostTries = 3;               // of plans for other sizes, on the training thread
 constexpr double kEqual = 1e-9;
+constexpr double kSameRoom = 0.02;          // of it: half of what plans leave free
+constexpr double kMoreRoom = 0.1;           // of it, for which a plan is made anew
+constexpr int kMostLoosened = 4;            // times: where room comes and goes the tightest plan stays
 
 // How much larger each cell of the grid is than the one before, from the least and the most seen.
 double grid_ratio(std::pair<double, double> range) {
@@ -34,6 +41,14 @@ double grid_ratio(std::pair<double, double> range) {
 
 // With several coordinates less of one may be more of the step: as many tokens in fewer, longer rows.
 bool is_within(const Signature& at, const Signature& limit) { return at.size() == 1 && limit.size() == 1 ? at[0] <= limit[0] : at == limit; }
+
+Bytes part_of(Bytes room, double part) { return {static_cast<std::int64_t>(static_cast<double>(room.count) * part)}; }
+
+Bytes bytes_before(const Liveness& step) {
+  Bytes before;
+  for (const LiveStorage& storage : step.storages()) before += storage.before ? storage.size : 0_B;
+  return before;
+}
 
 }  // namespace
 
@@ -49,6 +64,7 @@ std::optional<Repertoire::Lesson> Repertoire::study(const std::shared_ptr<const 
 
 void Repertoire::take_in(Lesson lesson) {
   varies_ |= !lesson.kind->coordinates().empty();
+  if (lesson.kind->observed() == kTellable && proven_++ < kMostKinds) strays_ = 0, seldom_ = 0;  // looking for it was worth while
   if (Kind* known = find_kind(*lesson.kind)) known->forecast = std::move(lesson.kind), known->fitting.clear();
   else add_kind(std::move(lesson));
 }
@@ -63,29 +79,57 @@ Repertoire::Kind* Repertoire::find_kind(const StepKind& kind) {
 }
 
 void Repertoire::add_kind(Lesson lesson) {
-  if (kinds_.size() == kMostKinds) kinds_.erase(kinds_.begin());
   const std::vector<const Op*> ops = ops_of(lesson.steps->trace, StepRecorder::kStep);
-  Kind kind{.forecast = std::move(lesson.kind), .steps = std::move(lesson.steps), .marks = {}, .made = {}, .asked = {}, .fitting = {}, .room = {}};
+  Kind kind{.forecast = std::move(lesson.kind), .steps = std::move(lesson.steps), .marks = {}, .made = {}, .asked = {}, .fitting = {}, .room = {},
+            .before = {}, .beside = {}, .used = ++uses_};
+  kind.before = bytes_before(kind.forecast->model());
   for (const StepKind::Mark& mark : kind.forecast->marks()) {
     const auto part = find_part(*ops[mark.op], kind.forecast->model().storages()[mark.storage].id);
     kind.marks.push_back(part ? MarkPart{mark.op, part->part, part->nth} : MarkPart{mark.op, Part::input, UINT16_MAX});
   }
-  kinds_.push_back(std::move(kind));
+  if (kinds_.size() < kMostKinds) kinds_.push_back(std::move(kind));
+  else replace_kind(std::move(kind));
 }
 
-bool Repertoire::wants_samples() {
-  if (!chosen_) return kinds_.size() < kMostKinds;
-  if (kinds_[*chosen_].forecast->observed() < kEnoughSamples) return true;
-  const auto is_hardly_known = [&](std::size_t kind) { return kinds_[kind].forecast->observed() < kTellable; };
-  if (std::ranges::none_of(possible_, is_hardly_known) || seldom_ >= kSeldom * kMostSeldom) return false;
-  return ++seldom_ % kSeldom == 0;
+// Of those hardly known the one that was met longest ago gives way; failing that, of all.
+void Repertoire::replace_kind(Kind kind) {
+  const auto worth = [](const Kind& one) { return std::pair(one.forecast->observed() >= kTellable, one.used); };
+  const auto place = static_cast<std::size_t>(std::ranges::min_element(kinds_, {}, worth) - kinds_.begin());
+  std::erase(possible_, place);
+  if (chosen_ == place) chosen_.reset();
+  kinds_[place] = std::move(kind);
+}
+
+bool Repertoire::is_hardly_known(std::size_t kind) const { return kinds_[kind].forecast->observed() < kTellable; }
+
+// Those a kind is learnt from first, and one every so often that may be of a kind nobody has seen: of that nothing is known
+// before its end. A new size shows early: many steps are begun to be recorded for it, and few are to their end.
+bool Repertoire::wants_samples(bool strayed) {
+  looking_ = new_size_ ? kLooks : std::max(looking_ - 1, 0);
+  const bool is_known = chosen_ && kinds_[*chosen_].forecast->observed() >= kEnoughSamples;
+  whole_ = chosen_ ? !is_known : kinds_.size() < kMostKinds;
+  if (whole_) return true;
+  if (strayed || !chosen_) ++strays_, whole_ = strays_ <= kOftenStrays || std::has_single_bit(strays_);
+  const bool may_be_another = std::ranges::any_of(possible_, [&](std::size_t kind) { return is_hardly_known(kind); });
+  if (may_be_another && seldom_ < kSeldom * kMostSeldom) whole_ |= ++seldom_ % kSeldom == 0;
+  return whole_ || looking_ > 0;
+}
+
+bool Repertoire::teaches() const { return whole_ || !chosen_ || new_size_; }
+
+// As long as few sizes of a kind were sampled each other one is; later what lies outside of them.
+bool Repertoire::is_new_to(const Kind& kind, const Signature& signature) const {
+  if (kind.forecast->samples() < kEnoughSamples && distance_to(kind, signature) > 0) return true;
+  return kind.forecast->beyond(signature) > kOutside;
 }
 
 // --- which step this is ---------------------------------------------------------------------------------------------
 
-void Repertoire::begin_step() {
+void Repertoire::begin_step(Bytes living) {
   watching_ = varies_;
+  living_[begun_++ % kLasting] = living;
   chosen_.reset();
+  new_size_ = false;
   seen_.clear();
   possible_.clear();
   for (std::size_t kind = 0; kind < kinds_.size(); ++kind) possible_.push_back(kind);
@@ -111,12 +155,15 @@ void Repertoire::narrow_down() {
   for (const std::size_t kind : possible_) {
     const auto signature = signature_of(kinds_[kind]);
     if (!signature) continue;
-    const std::pair distance{kinds_[kind].forecast->observed() < kTellable, distance_to(kinds_[kind], *signature)};
+    const std::pair distance{is_hardly_known(kind), distance_to(kinds_[kind], *signature)};
     if (distance >= nearest) continue;
     nearest = distance;
     chosen_ = kind;
     now_ = *signature;
   }
+  if (!chosen_) return;
+  kinds_[*chosen_].used = ++uses_;
+  new_size_ = is_new_to(kinds_[*chosen_], now_);
 }
 
 std::optional<Signature> Repertoire::signature_of(const Kind& kind) const {
@@ -144,19 +191,35 @@ double Repertoire::distance_to(const Kind& kind, const Signature& signature) con
   return worst;
 }
 
-// A script for a little more is taken as it is, unless this step may need none.
+// A copy of the model that somebody made since: plans do not know of it.
+Bytes Repertoire::beside_of(const Kind& kind, Bytes room) const {
+  const Bytes more = std::ranges::min(living_) - kind.before;
+  return more > part_of(room, kSameRoom) ? more : 0_B;
+}
+
 Repertoire::Found Repertoire::find_script(Bytes room) {
   if (!chosen_) return {};
   Kind& kind = kinds_[*chosen_];
+  if (kind.forecast->samples() == 1 && new_size_) return {};  // what a kind is at one size tells nothing of others
+  kind.beside = beside_of(kind, room);
+  Found found = find_script(kind, room - kind.beside);
+  found.beside = kind.beside;
+  return found;
+}
+
+// A script for a little more is taken as it is, unless this step may need none.
+Repertoire::Found Repertoire::find_script(Kind& kind, Bytes room) {
   if (room < std::exchange(kind.room, room)) kind.fitting.clear();
   if (is_below_fitting(kind, now_)) return {.script = nullptr, .fits = true};
   Made* made = find_made(kind, now_, kCoarsest);
   if (made != nullptr) made->used = ++uses_;
   const bool is_there = made != nullptr && made->script;
-  if (is_there && static_cast<double>(made->peak.count) > static_cast<double>(room.count) * kMayFit) return {.script = made->script};
+  if (is_there) ask_again(kind, *made, room);
+  const bool is_good = is_there && made->room <= room + part_of(room, kSameRoom);
+  if (is_good && static_cast<double>(made->peak.count) > static_cast<double>(room.count) * kMayFit) return {.script = made->script};
   if (made != nullptr && !is_there && made->peak > 0_B && made->peak <= room) return {.script = nullptr, .fits = true};  // a little more does
   const auto predicted = kind.forecast->predict(now_, /*times=*/false);
-  if (!predicted) return {.script = is_there ? made->script : nullptr};
+  if (!predicted) return {.script = is_good ? made->script : nullptr};
   if (!kind.foreseen) kind.foreseen = std::make_shared<Liveness>(kind.forecast->model());
   kind.foreseen->set_figures(predicted->figures);
   const Bytes peak = live_curve(*kind.foreseen).peak + predicted->margin;
@@ -164,8 +227,8 @@ Repertoire::Found Repertoire::find_script(Bytes room) {
     note_fitting(kind, now_);
     return {.script = nullptr, .fits = true};
   }
-  if (is_there) return {.script = made->script};
-  ask(kind, round_up_to_grid(kind, now_));
+  if (is_good) return {.script = made->script};
+  if (!is_there) ask(kind, round_up_to_grid(kind, now_));
   return find_enough(kind, *kind.foreseen, peak, room - predicted->margin);
 }
 
@@ -237,6 +300,16 @@ void Repertoire::ask(Kind& kind, const Signature& at) {
   kind.asked.push_back(at);
 }
 
+// Made for more room than there is, or for so much less that a better one is worth its while.
+void Repertoire::ask_again(Kind& kind, Made& made, Bytes room) {
+  const bool is_less = made.asked > room + part_of(room, kSameRoom);
+  const bool is_more = made.asked < room - part_of(room, kMoreRoom) && made.loosened < kMostLoosened;
+  if (!is_less && !is_more) return;
+  made.loosened += is_more ? 1 : 0;
+  made.asked = room;
+  if (std::ranges::find(kind.asked, made.at) == kind.asked.end()) kind.asked.push_back(made.at);
+}
+
 std::int64_t Repertoire::turnover() const {
   std::size_t most = 0;
   for (const Kind& kind : kinds_) most = std::max(most, kind.ordered / (kMostScripts + 1));
@@ -286,6 +359,7 @@ Repertoire::Order Repertoire::order_again(const Kind& kind, Made& made, bool qui
 std::optional<Repertoire::Order> Repertoire::next_order() {
   const auto order = [&](Kind& kind, const std::optional<Signature>& at) -> std::optional<Order> {
     if (!at) return std::nullopt;
+    if (const auto known = std::ranges::find(kind.made, *at, &Made::at); known != kind.made.end()) return order_again(kind, *known, /*quick=*/true);
     if (kind.made.size() >= kMostScripts) kind.made.erase(std::ranges::min_element(kind.made, {}, &Made::used));
     kind.made.push_back({.at = *at, .script = nullptr, .used = ++uses_});
     ++kind.ordered;
@@ -325,21 +399,24 @@ Repertoire::Made* Repertoire::find_ordered(const Order& order) {
   return found == kind->made.end() ? nullptr : &*found;
 }
 
-bool Repertoire::begin_script(const Wanted& wanted, Bytes room) {
+std::optional<Bytes> Repertoire::begin_script(const Wanted& wanted, Bytes room) {
   Made* made = find_ordered(wanted.order);
-  if (made == nullptr) return false;
+  if (made == nullptr) return std::nullopt;
+  room -= find_kind(*wanted.order.kind)->beside;
   made->peak = wanted.peak;
+  made->asked = room;
   if (wanted.peak <= room) {
     made->script = nullptr;
-    return false;
+    return std::nullopt;
   }
   under_way_ = wanted.order;
-  return true;
+  room_under_way_ = room;
+  return std::max(room - wanted.margin, 0_B);
 }
 
 void Repertoire::keep(std::shared_ptr<const Script> script) {
   Made* made = under_way_ ? find_ordered(*under_way_) : nullptr;
-  if (made != nullptr) made->script = std::move(script);
+  if (made != nullptr) made->script = std::move(script), made->room = room_under_way_;
 }
 
 std::size_t Repertoire::script_count() const {

@@ -35,11 +35,14 @@ class Repertoire {
   void observe(const std::shared_ptr<const RecordedSteps>& steps);
   // Steps of one kind had different sizes: a single script will not do.
   [[nodiscard]] bool varies() const { return varies_; }
-  // Whether one more recorded step would teach something. Asked once a step.
-  [[nodiscard]] bool wants_samples();
+  // Whether recording the next step may teach something. Asked once a step, at its end; `strayed`: it left its course.
+  [[nodiscard]] bool wants_samples(bool strayed = false);
+  // Whether recording this step does, as far as its first ops show. Once it watches no longer.
+  [[nodiscard]] bool teaches() const;
 
   // --- the first ops of a step ---------------------------------------------------------------------------------------
-  void begin_step();
+  // `living`: the bytes of all who live now, wherever they are.
+  void begin_step(Bytes living = {});
   [[nodiscard]] bool watches() const { return watching_; }
   void stop_watching() { watching_ = false; }
   // By part: an op's storages.
@@ -51,8 +54,9 @@ class Repertoire {
     bool fits = false;                     // it needs none: all of it has room in `room`
     bool reused = false;                   // it was made for another size
     std::vector<bool> spared = {};         // by gap of the script: not needed here
+    Bytes beside = {};                     // lives on from step to step, and did not when the kind was first seen
   };
-  // Once it watches no longer.
+  // Once it watches no longer. A script made for more room than there is beside whoever lives on is taken only where it is enough.
   [[nodiscard]] Found find_script(Bytes room);
 
   // --- plans ---------------------------------------------------------------------------------------------------------
@@ -77,8 +81,8 @@ class Repertoire {
   };
   // Without the engine's lock, on any thread. Empty: it cannot be told.
   [[nodiscard]] static std::optional<Wanted> foresee(Order order);
-  // False: it needs no script, because all of it has room in `room`, or is no longer wanted.
-  [[nodiscard]] bool begin_script(const Wanted& wanted, Bytes room);
+  // What to plan in. Empty: it needs no script, because all of it has room in `room`, or is no longer wanted.
+  [[nodiscard]] std::optional<Bytes> begin_script(const Wanted& wanted, Bytes room);
   // For what begin_script was told last; a better one replaces it.
   void keep(std::shared_ptr<const Script> script);
   [[nodiscard]] std::size_t script_count() const;
@@ -98,6 +102,8 @@ class Repertoire {
     std::uint32_t learnt_from = 0;         // steps, when it was ordered
     std::uint64_t used = 0;                // when last
     bool refined = false;
+    Bytes room = {}, asked = {};           // that the script was made for; that one was last asked for
+    int loosened = 0;                      // times it was asked for again because there was more room
   };
   struct Kind {
     std::shared_ptr<const StepKind> forecast;
@@ -107,6 +113,9 @@ class Repertoire {
     std::vector<Signature> asked;
     std::vector<Signature> fitting;      // sizes that need no script in `room`, none of them below another
     Bytes room;
+    Bytes before;                        // lived when its first step began
+    Bytes beside;                        // lives on beside that, in the latest step
+    std::uint64_t used = 0;              // when last
     std::size_t ordered = 0;             // sizes, ever
     std::shared_ptr<Liveness> foreseen;  // the step at hand; kept, because copying one takes longer than all else
   };
@@ -116,18 +125,24 @@ class Repertoire {
   };
 
   void add_kind(Lesson lesson);
+  void replace_kind(Kind kind);
   [[nodiscard]] Kind* find_kind(const StepKind& kind);
   [[nodiscard]] Made* find_ordered(const Order& order);
   void narrow_down();
   [[nodiscard]] std::optional<Signature> signature_of(const Kind& kind) const;
   [[nodiscard]] double distance_to(const Kind& kind, const Signature& signature) const;
+  [[nodiscard]] bool is_new_to(const Kind& kind, const Signature& signature) const;
+  [[nodiscard]] bool is_hardly_known(std::size_t kind) const;
+  [[nodiscard]] Bytes beside_of(const Kind& kind, Bytes room) const;
   [[nodiscard]] static Signature round_up_to_grid(const Kind& kind, const Signature& at);
   [[nodiscard]] static Made* find_made(Kind& kind, const Signature& at, double most_above);
+  [[nodiscard]] Found find_script(Kind& kind, Bytes room);
   // The one for the least peak whose plan is enough for the step, which has this peak.
   [[nodiscard]] static Found find_enough(const Kind& kind, const Liveness& step, Bytes peak, Bytes room);
   [[nodiscard]] static bool is_below_fitting(const Kind& kind, const Signature& at);
   static void note_fitting(Kind& kind, const Signature& at);
-  void ask(Kind& kind, const Signature& at);
+  static void ask(Kind& kind, const Signature& at);
+  static void ask_again(Kind& kind, Made& made, Bytes room);
   [[nodiscard]] static std::optional<Signature> find_hole(Kind& kind);
   [[nodiscard]] static std::optional<Signature> next_asked(Kind& kind);
   // One that was made when less was known.
@@ -142,9 +157,18 @@ class Repertoire {
   std::uint64_t uses_ = 0;
   bool varies_ = false, watching_ = false;
   int seldom_ = 0;  // steps that may have been of a kind hardly known
+  std::uint32_t strays_ = 0;  // steps that left their course or began like none, since the last kind that turned out to be one
+  std::size_t proven_ = 0;    // such kinds
+  int looking_ = 0;           // steps in which a size that is new will be recorded
+  bool whole_ = false;        // the step is recorded whatever it is
+  bool new_size_ = false;     // of this step
+  static constexpr std::size_t kLasting = 4;  // steps: what a step returned, which is as large as that one was, does not live so long
+  std::array<Bytes, kLasting> living_{};      // when the latest began
+  std::size_t begun_ = 0;
   std::optional<std::size_t> chosen_;  // of this step
   Signature now_;
   std::optional<Order> under_way_;     // what begin_script was told last
+  Bytes room_under_way_;
 };
 
 }  // namespace spillway

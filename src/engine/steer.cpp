@@ -57,7 +57,7 @@ void Engine::start_due(Bytes need, Lock& lock) {
   const std::shared_ptr<const Script> script = course_.script;
   const auto first = std::ranges::find_if(course_.due, [&](std::uint32_t gap) { return course_.gone[gap].is_still_away(); });
   course_.due.erase(course_.due.begin(), first);
-  if (course_.due.empty() || live_ + course_.gone[course_.due.front()].record->size + need > script->budget()) return;
+  if (course_.due.empty() || live_ + course_.gone[course_.due.front()].record->size + need > course_.limit) return;
   std::vector<std::uint32_t> due, later;
   due.swap(course_.due);
   bool full = false;
@@ -65,7 +65,7 @@ void Engine::start_due(Bytes need, Lock& lock) {
     const Course::Gone gone = course_.gone[gap];
     if (course_.script != script) return;
     if (!gone.is_still_away()) continue;
-    full = full || live_ + gone.record->size + need > script->budget();
+    full = full || live_ + gone.record->size + need > course_.limit;
     if (full || !try_prefetch(gone.record, lock)) later.push_back(gap);
   }
   course_.due.swap(later);

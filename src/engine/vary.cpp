@@ -29,6 +29,8 @@ void Engine::watch_op(std::span<const Use> uses, std::span<Record* const> output
   Repertoire::Found found = repertoire_.find_script(room_for_plans());
   stats_.foreseen_steps += found.fits || found.script ? 1 : 0;
   stats_.reused_plans += found.reused ? 1 : 0;
+  stats_.fitting_steps += found.fits ? 1 : 0;
+  if (recorder_.on_planned_step() && !repertoire_.teaches()) recorder_.abandon();
   if (found.script) join_course(std::move(found));
   stats_.planning += device_.now() - begin;
 }
@@ -37,6 +39,7 @@ void Engine::watch_op(std::span<const Use> uses, std::span<Record* const> output
 void Engine::join_course(Repertoire::Found found) {
   tape_.plan(options_.plans->name, arena_.limit(), found.script->predicted());
   course_.set(std::move(found.script), std::move(found.spared));
+  course_.limit = std::min(course_.limit + found.beside, room_for_plans());
   course_.begin_step();
   course_.next = repertoire_.ops_seen();
   std::unordered_map<StorageId, Record*> away;
@@ -53,21 +56,21 @@ void Engine::join_course(Repertoire::Found found) {
 
 void Engine::end_varying_step(const std::vector<Nanos>& durations, Lock& lock) {
   const Nanos begin = device_.now();
+  const bool followed = course_.script && course_.on && course_.next == course_.script->op_count();
   if (course_.script) {
-    const bool followed = course_.on && course_.next == course_.script->op_count();
     stats_.planned_steps += followed ? 1 : 0;
     stats_.surprises += course_.surprises;
   }
   ++stats_.varying_steps;
   if (recorder_.end_step()) learn(std::make_shared<RecordedSteps>(recorder_.take()), durations, lock);
   take_lessons(lock);
-  if (!recorder_.on() && repertoire_.wants_samples()) begin_recording(/*sample=*/true);
+  if (!recorder_.on() && repertoire_.wants_samples(/*strayed=*/course_.script && !followed)) begin_recording(/*sample=*/true);
   plan_for_sizes(lock);
   course_.set(nullptr);
   course_.begin_step();
   layout_.use(nullptr);
   layout_.begin_step(false);
-  repertoire_.begin_step();
+  repertoire_.begin_step(whole());
   stats_.planning += device_.now() - begin;
 }
 
@@ -135,8 +138,9 @@ void Engine::choose_size() {
     lock.lock();
     const Bytes room = room_for_plans();
     if (auto made = planner_.take()) repertoire_.keep(std::move(made));
-    if (!wanted || !plans() || !repertoire_.begin_script(*wanted, room)) continue;
-    planner_.start({.steps = wanted->order.steps, .foreseen = wanted->step, .costs = options_.costs, .budget = std::max(room - wanted->margin, 0_B),
+    const auto budget = wanted && plans() ? repertoire_.begin_script(*wanted, room) : std::nullopt;
+    if (!budget) continue;
+    planner_.start({.steps = wanted->order.steps, .foreseen = wanted->step, .costs = options_.costs, .budget = *budget,
                     .ground = {}, .policy = options_.plans, .rounds = kRounds, .quick = wanted->order.quick, .from = SearchFrom::nothing,
                     .at_once = options_.plans_at_once});
     if (auto made = planner_.take()) repertoire_.keep(std::move(made));  // done at once

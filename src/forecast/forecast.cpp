@@ -140,7 +140,7 @@ std::shared_ptr<const StepKind> Forecast::observe(const Liveness& step, std::spa
   auto kind = known == kinds_.end() ? std::make_shared<StepKind>(step, shape) : std::make_shared<StepKind>(**known);
   kind->observe(step, shape);
   if (known != kinds_.end()) return *known = std::move(kind);
-  if (kinds_.size() == kMostKinds) kinds_.erase(kinds_.begin());
+  if (kinds_.size() == kMostKinds) kinds_.erase(std::ranges::min_element(kinds_, {}, [](const auto& one) { return one->observed(); }));
   return kinds_.emplace_back(std::move(kind));
 }
 

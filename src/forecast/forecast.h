@@ -37,6 +37,8 @@ class StepKind {
   [[nodiscard]] OpPlace known_after() const;
   [[nodiscard]] Signature signature(const Liveness& step, const StepShape& shape) const;
   [[nodiscard]] double distance(std::span<const double> signature) const { return columns_.distance(signature); }
+  // How far outside of what was seen, as a part of it.
+  [[nodiscard]] double beyond(std::span<const double> signature) const { return columns_.beyond(signature); }
   // Steps observed, those of equal size counted once; older ones fade.
   [[nodiscard]] std::size_t samples() const { return columns_.samples(); }
   [[nodiscard]] std::uint32_t observed() const { return columns_.observed(); }
@@ -82,7 +84,7 @@ class Forecast {
   [[nodiscard]] std::size_t kinds() const { return kinds_.size(); }
 
  private:
-  // Shapes that never come again must not fill the memory: the oldest goes.
+  // Shapes that never come again must not fill the memory: of those seen least the oldest goes.
   static constexpr std::size_t kMostKinds = 64;
 
   std::vector<std::shared_ptr<const StepKind>> kinds_;  // in the order of their first steps

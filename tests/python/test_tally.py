@@ -20,7 +20,8 @@ no card is visible
 </testsuite>"""
 
 PYTEST = """<testsuites><testsuite>
-<testcase classname="tests.python.test_cli" name="test_version"/>
+<testcase classname="tests.python.test_cli" name="test_version"><properties>
+<property name="told" value="bert: peak error 0.1 %"/><property name="other" value="nobody's"/></properties></testcase>
 <testcase classname="tests.python.test_cli" name="test_help"><error message="fixture"/></testcase>
 <testcase classname="tests.torch.test_card" name="test_copies"><skipped message="no card is visible"/></testcase>
 </testsuite></testsuites>"""
@@ -44,6 +45,12 @@ def test_each_file_failure_and_reason_for_skipping_is_named(tally):
     assert "failed: tests.python.test_cli.test_help" in said
     assert "skipped 1: no card is visible" in said
     assert "skipped 1: shrink: RapidCheck is not installed" in said
+
+
+def test_what_a_test_told_is_said(tally):
+    said = tally({"ctest-dev.xml": CTEST, "pytest.xml": PYTEST}).stdout
+    assert "bert: peak error 0.1 %\n" in said
+    assert "nobody's" not in said
 
 
 def test_all_passed_is_success(tally):

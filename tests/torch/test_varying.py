@@ -37,30 +37,36 @@ def plain_peak(model: str, steps: int) -> int:
 
 
 @pytest.mark.parametrize("model", [*ERRORS, *(pytest.param(model, marks=pytest.mark.long) for model in LONG_ERRORS)])
-def test_steps_of_sizes_never_seen_are_foreseen(model, tmp_path):
+def test_steps_of_sizes_never_seen_are_foreseen(model, tmp_path, tell):
     trace = tmp_path / "run.spt"
     call("-m", "spillway", "run", "--quiet", "--device", "cpu", "--trace", trace, "--trace-steps", STEPS, SCRIPT, model, STEPS)
 
     told = call("-m", "spillway", "forecast", trace)
 
-    print(f"\n{model}: {told.splitlines()[-1]}")
+    tell(f"forecast, {model}: {told.splitlines()[-1]}")
     mean = re.search(r"after 10 sizes: (\d+) steps, peak error mean ([\d.]+) %", told)
     assert mean is not None, told
     assert int(mean[1]) >= 5, told
     assert float(mean[2]) <= (ERRORS | LONG_ERRORS)[model], told
 
 
-def train_varying(model, share, steps, policy="hybrid", *words) -> dict:
+def cache_line(stats: dict) -> str:
+    """Where the steps of changing size had their plans from. The rate is of the steps that needed one."""
+    steps, reused, fitting = stats["varying_steps"], stats["reused_plans"], stats["fitting_steps"]
+    own, none = stats["foreseen_steps"] - reused - fitting, steps - stats["foreseen_steps"]
+    rate = f"hit rate {own / (steps - fitting):.0%}, {(own + reused) / (steps - fitting):.0%} with other sizes'" if steps > fitting else "no hit rate"
+    return (f"of {steps} varying steps {own} had a plan for their size, {reused} one for another size, {none} none, {fitting} needed none: {rate}; "
+            f"{stats['planned_steps']} went by one to the end; {1e3 * stats['planning_seconds'] / max(steps, 1):.2f} ms a varying step on the training thread")  # fmt: skip
+
+
+def train_varying(tell, model, share, steps, policy="hybrid", *words) -> dict:
     """In a budget, checked against the plain run; says how often a step had a plan."""
     budget = plain_peak(model, steps) * share // 100
 
     run = train(model, steps, budget, policy, *words)
 
     stats = run["stats"]
-    print(f"\n{model} at {share} %, {policy}: {stats['foreseen_steps']} of {stats['varying_steps']} varying steps had a plan or needed none, "
-          f"{stats['reused_plans']} of them one for another size, {stats['planned_steps']} went by one to the end; "
-          f"that is {stats['foreseen_steps'] / max(stats['varying_steps'], 1):.0%}; "
-          f"planning took the training thread {1e3 * stats['planning_seconds'] / max(stats['varying_steps'], 1):.2f} ms a step")  # fmt: skip
+    tell(f"plan cache, {model} at {share} %, {' '.join([policy, *words])}: {cache_line(stats)}")
     assert run["digest"] == plain_digest(model, steps)
     assert stats["violations"] == 0
     assert stats["peak_bytes"] <= budget
@@ -69,12 +75,24 @@ def train_varying(model, share, steps, policy="hybrid", *words) -> dict:
 
 # The detector is small: its floor is near its peak.
 @pytest.mark.parametrize(("model", "share"), [("bert", 60), ("bert", 45), ("bert_batches", 60), ("gpt", 60), ("detector", 85)])
-def test_varying_steps_keep_the_budget_and_every_bit(model, share):
-    assert train_varying(model, share, STEPS)["varying_steps"] >= STEPS // 2
+def test_varying_steps_keep_the_budget_and_every_bit(model, share, tell):
+    assert train_varying(tell, model, share, STEPS)["varying_steps"] >= STEPS // 2
 
 
-def test_the_last_batch_of_an_epoch_keeps_the_budget_and_every_bit():
-    train_varying("last_batches", 60, STEPS)
+def test_the_last_batch_of_an_epoch_keeps_the_budget_and_every_bit(tell):
+    train_varying(tell, "last_batches", 60, STEPS)
+
+
+def test_mimose_keeps_the_budget_and_every_bit(tell):
+    assert train_varying(tell, "gpt", 60, STEPS, "mimose")["varying_steps"] >= STEPS // 2
+
+
+# Short batches until nothing is left to learn of them, and then batches more than twice as long as any before.
+def test_a_run_that_grows_is_foreseen_again(tell):
+    stats = train_varying(tell, "bert_growing", 30, 36, "hybrid", "at_once")
+
+    assert stats["varying_steps"] >= 30
+    assert stats["varying_steps"] - stats["foreseen_steps"] <= 8
 
 
 LONG = [("bert", 60, "hybrid"), ("bert_swag", 60, "mimose"), ("bert_squad", 45, "hybrid"), ("bert_batches", 60, "hybrid"), ("gpt", 60, "hybrid"),
@@ -83,8 +101,8 @@ LONG = [("bert", 60, "hybrid"), ("bert_swag", 60, "mimose"), ("bert_squad", 45, 
 
 @pytest.mark.long
 @pytest.mark.parametrize(("model", "share", "policy"), LONG)
-def test_two_hundred_varying_steps_keep_the_budget_and_every_bit(model, share, policy):
-    stats = train_varying(model, share, 200, policy, "at_once")
+def test_two_hundred_varying_steps_keep_the_budget_and_every_bit(model, share, policy, tell):
+    stats = train_varying(tell, model, share, 200, policy, "at_once")
 
     assert stats["foreseen_steps"] >= stats["varying_steps"] // 2
 

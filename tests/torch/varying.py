@@ -74,6 +74,20 @@ def detector(sides=(96, 224)):
     return model, loss
 
 
+def growing(short=(84, 96), long=(200, 208), grows_after=22):
+    """A curriculum: short texts first."""
+    model, _ = bert()
+    count = 0
+
+    def loss(dice):
+        nonlocal count
+        count += 1
+        ids = torch.randint(0, 512, (4, dice.randint(*(short if count <= grows_after else long))))
+        return model(input_ids=ids, labels=torch.randint(0, 2, (4,))).loss
+
+    return model, loss
+
+
 def last_batches():
     """An epoch of six batches, the last of them not full."""
     model, whole, _ = mlp()
@@ -92,6 +106,7 @@ MODELS = {
     "bert_eager": lambda: bert(attention="eager"),
     "bert_swag": lambda: bert(lengths=(35, 141)),
     "bert_squad": lambda: bert(lengths=(153, 512)),
+    "bert_growing": growing,
     "bert_batches": lambda: bert(lengths=(35, 141), batches=(1, 8), attention="eager"),
     "gpt": gpt,
     "detector": detector,

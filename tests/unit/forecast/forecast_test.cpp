@@ -142,6 +142,23 @@ TEST(StepKind, KnowsItsSignatureEarly) {
   EXPECT_EQ(kind->samples(), 3u);
 }
 
+TEST(Forecast, ShapesThatNeverComeAgainLeaveTheOthersAlone) {
+  Model model;
+  for (const int length : {64, 128, 96}) model.step(4, length);
+  for (int layers = 4; layers < 74; ++layers) model.step(1, 8, layers);
+  Forecast forecast;
+  std::shared_ptr<const StepKind> first;
+  for (const WholeStep& whole : find_whole_steps(model.trace())) {
+    const Liveness step(model.trace(), whole);
+    const auto kind = forecast.observe(step, name_keys(model.trace(), step));
+    if (!first) first = kind;
+  }
+
+  EXPECT_EQ(forecast.kinds(), 64u);
+  ASSERT_NE(forecast.find(first->shape().key), nullptr);
+  EXPECT_EQ(forecast.find(first->shape().key)->samples(), 3u);
+}
+
 TEST(StepFigures, MakeAnotherStepOfTheSameOps) {
   Model small, large;
   small.step(4, 64);

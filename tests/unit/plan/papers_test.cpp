@@ -193,17 +193,17 @@ INSTANTIATE_TEST_SUITE_P(Policies, Papers, ::testing::Values("superneurons", "te
 
 // --- by hand --------------------------------------------------------------------------------------------------------
 
-// Layers of one size in a chain, the backward in reverse; `takes` by layer. A weight is updated at the end.
-Trace chain(const std::vector<Nanos>& takes, Bytes size, Nanos backward = 2_ms) {
+// Layers in a chain, the backward in reverse; `takes` and `sizes` by layer. A weight is updated at the end.
+Trace chain(const std::vector<Nanos>& takes, const std::vector<Bytes>& sizes, Nanos backward = 2_ms) {
   StepMaker maker;
-  maker.birth("x", size, StorageKind::input);
-  maker.birth("w", size, StorageKind::parameter);
+  maker.birth("x", sizes[0], StorageKind::input);
+  maker.birth("w", sizes[0], StorageKind::parameter);
   const int count = static_cast<int>(takes.size());
   const auto name = [](int i) { return i < 0 ? std::string("x") : "a" + std::to_string(i); };
   for (int step = 0; step < 2; ++step) {
     maker.begin();
     for (int i = 0; i < count; ++i) {
-      maker.birth(name(i), size);
+      maker.birth(name(i), sizes[static_cast<std::size_t>(i)]);
       maker.op("layer", {.in = {name(i - 1)}, .out = {name(i)}, .takes = takes[static_cast<std::size_t>(i)]});
     }
     for (int i = count - 1; i >= 0; --i) {
@@ -214,6 +214,10 @@ Trace chain(const std::vector<Nanos>& takes, Bytes size, Nanos backward = 2_ms) 
     maker.end();
   }
   return maker.trace();
+}
+
+Trace chain(const std::vector<Nanos>& takes, Bytes size, Nanos backward = 2_ms) {
+  return chain(takes, std::vector<Bytes>(takes.size(), size), backward);
 }
 
 Plan plan_by(const char* policy, const Trace& trace, Bytes budget) {
@@ -248,6 +252,45 @@ TEST(MimosePlan, DropsTheEarliestBlocksAndNoMoreThanNeeded) {
   };
   EXPECT_EQ(begins(250_MiB), (std::vector<OpPlace>{2, 3, 4}));
   EXPECT_EQ(begins(230_MiB), (std::vector<OpPlace>{2, 3, 4, 6, 7, 8}));
+}
+
+// Four blocks of four layers: three that it keeps, and one that the next block reads.
+std::set<int> blocks_mimose_drops(const std::vector<Bytes>& kept, Bytes excess) {
+  std::vector<Bytes> sizes;
+  for (const Bytes block : kept) {
+    sizes.insert(sizes.end(), 3, block / 3);
+    sizes.push_back(1_MiB);
+  }
+  const Trace trace = chain(std::vector<Nanos>(16, 1_ms), sizes);
+  const Bytes peak = live_curve(Liveness(trace, *find_steady_step(trace))).peak;
+  std::set<int> blocks;
+  for (const PlannedGap& gap : plan_by("mimose", trace, peak - excess).gaps) {
+    EXPECT_EQ(gap.remedy, Remedy::drop);
+    blocks.insert(static_cast<int>(gap.gap.begin - 2) / 4);  // a layer's result is idle once the next one has run
+  }
+  return blocks;
+}
+
+// Sorted by size: 102 and 96 are one bucket, the earlier of the two first; 48; 30.
+TEST(MimosePlan, TakesTheTightestBucketThatCoversTheExcess) {
+  const std::vector<Bytes> kept{48_MiB, 96_MiB, 102_MiB, 30_MiB};
+  EXPECT_EQ(blocks_mimose_drops(kept, 25_MiB), (std::set{3}));
+  EXPECT_EQ(blocks_mimose_drops(kept, 40_MiB), (std::set{0}));
+  EXPECT_EQ(blocks_mimose_drops(kept, 60_MiB), (std::set{1}));
+}
+
+// The earliest of the bucket, whether or not it covers the excess itself; then the same again for what is left of it.
+TEST(MimosePlan, GoesOnWithWhatIsLeftOfTheExcess) {
+  const std::vector<Bytes> kept{48_MiB, 96_MiB, 102_MiB, 30_MiB};
+  EXPECT_EQ(blocks_mimose_drops(kept, 98_MiB), (std::set{1, 3}));       // 102 covers it, 96 goes; 2 are left
+  EXPECT_EQ(blocks_mimose_drops(kept, 130_MiB), (std::set{0, 1}));      // nobody covers it: of the largest bucket; 34 are left
+  EXPECT_EQ(blocks_mimose_drops(kept, 190_MiB), (std::set{1, 2}));
+  EXPECT_EQ(blocks_mimose_drops(kept, 210_MiB), (std::set{1, 2, 3}));
+}
+
+TEST(MimosePlan, ABucketHoldsWhatIsWithinATenthOfItsLargest) {
+  EXPECT_EQ(blocks_mimose_drops({99_MiB, 30_MiB, 30_MiB, 90_MiB}, 50_MiB), (std::set{0}));  // one bucket: the earlier
+  EXPECT_EQ(blocks_mimose_drops({99_MiB, 30_MiB, 30_MiB, 87_MiB}, 50_MiB), (std::set{3}));  // two: the tighter
 }
 
 // Free time decides: the first layers' outputs are idle longest and leave, in that order, and no more than needed.

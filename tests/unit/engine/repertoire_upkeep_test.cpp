@@ -1,0 +1,244 @@
+// Which steps a repertoire asks to see, whom it forgets, and how it looks at its plans when there is less room than there was.
+#include "engine/repertoire.h"
+
+#include <gtest/gtest.h>
+
+#include "repertoire_steps.h"
+
+namespace spillway {
+namespace {
+
+void learn_well(Repertoire& repertoire) {
+  for (int length = 100; length < 118; ++length) repertoire.observe(recorded(length));
+}
+
+TEST(Repertoire, ARunThatGrowsIsSampledAgain) {
+  Repertoire repertoire;
+  learn_well(repertoire);
+  (void)find(repertoire, 110, 1_GiB);
+  EXPECT_FALSE(repertoire.wants_samples());
+
+  EXPECT_EQ(find(repertoire, 400), nullptr);
+  EXPECT_FALSE(repertoire.is_asked());  // too far from all that was seen
+  EXPECT_TRUE(repertoire.wants_samples());
+  (void)find(repertoire, 400);
+  EXPECT_TRUE(repertoire.teaches());
+  repertoire.observe(recorded(400));
+
+  (void)find(repertoire, 400);
+  EXPECT_TRUE(repertoire.is_asked());
+  EXPECT_FALSE(repertoire.teaches());
+}
+
+// A size that is new may not come again soon: others are recorded in vain as far as their first ops, for a while.
+TEST(Repertoire, SizesThatAreKnownAreNotRecorded) {
+  Repertoire repertoire;
+  learn_well(repertoire);
+  (void)find(repertoire, 400);
+  (void)repertoire.wants_samples();
+
+  int begun = 0, whole = 0;
+  for (int step = 0; step < 100; ++step) {
+    (void)find(repertoire, 100 + step % 20);
+    whole += repertoire.teaches() ? 1 : 0;
+    begun += repertoire.wants_samples() ? 1 : 0;
+  }
+
+  EXPECT_EQ(whole, 0);
+  EXPECT_GT(begun, 0);
+  EXPECT_LT(begun, 10);
+}
+
+TEST(Repertoire, ManyStepsOfOneSizeDoNotTellOfOthers) {
+  Repertoire repertoire;
+  for (const int length : {100, 150}) {
+    for (int i = 0; i < 10; ++i) repertoire.observe(recorded(length));
+  }
+
+  (void)find(repertoire, 130);
+  EXPECT_TRUE(repertoire.wants_samples());
+  (void)find(repertoire, 100);
+  EXPECT_FALSE(repertoire.teaches());
+  (void)find(repertoire, 120);
+  EXPECT_TRUE(repertoire.teaches());
+}
+
+TEST(Repertoire, OfAKindThatWasSeenAtOneSizeNoOtherIsTold) {
+  Repertoire repertoire;
+  for (const int length : {100, 120}) repertoire.observe(recorded(length));
+  for (int i = 0; i < 3; ++i) repertoire.observe(odd_one(400));
+  const auto fits = [&](std::int64_t length) {
+    (void)find(repertoire, length);
+    return repertoire.find_script(1_GiB).fits;
+  };
+
+  EXPECT_TRUE(fits(400));
+  EXPECT_FALSE(fits(800));
+}
+
+TEST(Repertoire, StepsThatLeaveTheirCourseAreSampledEverMoreRarely) {
+  Repertoire repertoire;
+  learn_well(repertoire);
+  const auto count = [&](int steps) {
+    int sampled = 0;
+    for (int step = 0; step < steps; ++step) {
+      (void)find(repertoire, 110);
+      sampled += repertoire.wants_samples(/*strayed=*/true) ? 1 : 0;
+    }
+    return sampled;
+  };
+
+  EXPECT_EQ(count(200), 9);
+  for (int i = 0; i < 2; ++i) repertoire.observe(odd_one(110));  // what was looked for
+  EXPECT_EQ(count(4), 4);
+}
+
+std::shared_ptr<const RecordedSteps> beginning_with(std::uint64_t first, std::int64_t length) {
+  RecordedSteps steps = *recorded(length);
+  steps.shapes = {first, 12, 13};
+  return std::make_shared<const RecordedSteps>(std::move(steps));
+}
+
+TEST(Repertoire, OfManyKindsThoseInUseStay) {
+  Repertoire repertoire;
+  for (const int length : {100, 200, 150}) repertoire.observe(recorded(length));
+  for (std::uint64_t other = 100; other < 140; ++other) repertoire.observe(beginning_with(other, 100));
+
+  (void)find(repertoire, 170);
+  EXPECT_TRUE(repertoire.is_asked());
+}
+
+TEST(Repertoire, TheKindThatWasNotMetForLongestGivesWay) {
+  Repertoire repertoire;
+  for (const int length : {100, 200, 150}) repertoire.observe(recorded(length));
+  const auto learn = [&](std::uint64_t first) {
+    for (const int length : {100, 200}) repertoire.observe(beginning_with(first, length));
+  };
+  for (std::uint64_t other = 100; other < 115; ++other) learn(other);  // sixteen in all
+  (void)find(repertoire, 170);
+
+  learn(200);
+
+  const auto knows = [&](std::uint64_t first) {
+    repertoire.begin_step();
+    repertoire.op(first, {{{Bytes{8 * 170}, 1_MiB}, {}, {Bytes{1024 * 170}}}});
+    return repertoire.find_script(1_GiB).fits;
+  };
+  EXPECT_TRUE(knows(11));
+  EXPECT_FALSE(knows(100));
+  EXPECT_TRUE(knows(101));
+  EXPECT_TRUE(knows(200));
+}
+
+TEST(Repertoire, WithManyKindsABeginningNobodyKnowsIsStillSampledNowAndThen) {
+  Repertoire repertoire;
+  for (std::uint64_t other = 100; other < 120; ++other) {
+    for (const int length : {100, 200}) repertoire.observe(beginning_with(other, length));
+  }
+
+  int sampled = 0;
+  for (int step = 0; step < 200; ++step) {
+    repertoire.begin_step();
+    repertoire.op(99, {});
+    sampled += repertoire.wants_samples() ? 1 : 0;
+  }
+
+  EXPECT_EQ(sampled, 9);
+}
+
+// --- what is there now ------------------------------------------------------------------------------------------------
+
+Repertoire::Found find_beside(Repertoire& repertoire, std::int64_t length, Bytes living, Bytes room, int steps = 4) {
+  for (int step = 0; step < steps; ++step) repertoire.begin_step(living);
+  repertoire.op(11, {{{Bytes{8 * length}, 1_MiB}, {}, {Bytes{1024 * length}}}});
+  return repertoire.find_script(room);
+}
+
+TEST(Repertoire, WhoLivesOnBesideTheStepTakesItsRoom) {
+  Repertoire repertoire;
+  for (const int length : {100, 200, 150}) repertoire.observe(recorded(length));
+  const Bytes room = peak_of(*recorded(170)) + 500_KiB;
+
+  EXPECT_TRUE(find_beside(repertoire, 170, 1_MiB, room).fits);
+  const auto found = find_beside(repertoire, 170, 2_MiB, room);
+
+  EXPECT_FALSE(found.fits);
+  EXPECT_EQ(found.beside, 1_MiB);
+  const auto wanted = Repertoire::foresee(*repertoire.next_order());
+  ASSERT_TRUE(wanted);
+  EXPECT_EQ(repertoire.begin_script(*wanted, room), room - 1_MiB - wanted->margin);
+  EXPECT_TRUE(find_beside(repertoire, 170, 1_MiB, room, 1).fits);  // and once it is gone
+}
+
+TEST(Repertoire, WhatTheStepBeforeReturnedDoesNotLiveOn) {
+  Repertoire repertoire;
+  for (const int length : {100, 200, 150}) repertoire.observe(recorded(length));
+  const Bytes room = peak_of(*recorded(170)) + 500_KiB;
+  for (int step = 0; step < 8; ++step) repertoire.begin_step(1_MiB);
+
+  EXPECT_TRUE(find_beside(repertoire, 170, 2_MiB, room, 3).fits);
+  EXPECT_FALSE(find_beside(repertoire, 170, 2_MiB, room, 1).fits);
+}
+
+TEST(Repertoire, AScriptForMoreRoomThanThereIsIsNotTakenAndAskedForAgain) {
+  Repertoire repertoire;
+  for (const int length : {100, 200, 150}) repertoire.observe(recorded(length));
+  const Bytes room = 2_MiB, less = 1800_KiB;
+  EXPECT_EQ(find(repertoire, 170, room), nullptr);
+  const auto early = next_wanted(repertoire, room);
+  ASSERT_TRUE(early);
+  repertoire.keep(script_for(*early));
+  ASSERT_NE(find(repertoire, 170, room), nullptr);
+  ASSERT_FALSE(repertoire.is_asked());
+
+  EXPECT_EQ(find(repertoire, 170, less), nullptr);
+  ASSERT_TRUE(repertoire.is_asked());
+  const auto again = next_wanted(repertoire, less);
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again->order.at, early->order.at);
+  EXPECT_EQ(find(repertoire, 170, less), nullptr);
+  EXPECT_FALSE(repertoire.is_asked());  // it is under way
+  repertoire.keep(script_for(*again));
+
+  EXPECT_NE(find(repertoire, 170, less), nullptr);
+  EXPECT_EQ(repertoire.script_count(), 1u);
+}
+
+// Where room comes and goes, plans are not made for ever.
+TEST(Repertoire, AScriptIsMadeAgainForMoreRoomAFewTimes) {
+  Repertoire repertoire;
+  for (const int length : {100, 200, 150}) repertoire.observe(recorded(length));
+  (void)find(repertoire, 170, 1_MiB);
+  repertoire.keep(script_for(*next_wanted(repertoire, 1_MiB)));
+
+  int asked = 0;
+  for (int i = 0; i < 40; ++i) {
+    const Bytes room = i % 2 == 0 ? 2_MiB : 1_MiB;
+    const bool there = find(repertoire, 170, room) != nullptr;
+    EXPECT_TRUE(there || room == 1_MiB);
+    if (!repertoire.is_asked()) continue;
+    ++asked;
+    repertoire.keep(script_for(*next_wanted(repertoire, room)));
+  }
+
+  EXPECT_EQ(asked, 8);
+}
+
+// Each takes the place of the one before: others do not have to go for it.
+TEST(Repertoire, AScriptThatIsMadeAgainIsNoOther) {
+  Repertoire repertoire;
+  for (const int length : {100, 200, 150}) repertoire.observe(recorded(length));
+
+  Bytes room = 2_MiB;
+  for (int i = 0; i < 70; ++i, room = room * 97 / 100) {
+    (void)find(repertoire, 170, room);
+    ASSERT_TRUE(repertoire.is_asked());
+    repertoire.keep(script_for(*next_wanted(repertoire, room)));
+  }
+
+  EXPECT_EQ(repertoire.script_count(), 1u);
+  EXPECT_EQ(repertoire.turnover(), 0);
+}
+
+}  // namespace
+}  // namespace spillway
