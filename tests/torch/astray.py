@@ -26,7 +26,7 @@ def leave_halfway(gradient):
 
 
 def forward(model, found, case):
-    """A layer in the middle has an op before it, or is left out, or its gradient is not to be had."""
+    """A layer in the middle has an op before it, or is left out, or is another, or its gradient is not to be had."""
     middle = len(model) // 2
     for number, layer in enumerate(model):
         if number == middle and case == "extra op":
@@ -35,7 +35,7 @@ def forward(model, found, case):
             found.register_hook(leave_halfway)
         if number == middle + 5 and case == "op missing":  # a ReLU: what comes after it fits without it
             continue
-        found = layer(found)
+        found = found.sigmoid() if number == middle + 5 and case == "another op" else layer(found)
     return found.square().mean()
 
 

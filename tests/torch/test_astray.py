@@ -22,7 +22,7 @@ def plain_peak() -> int:
     return train("as always", "watch")["stats"][ODD]["peak_live_bytes"]
 
 
-@pytest.mark.parametrize("case", ["extra op", "op missing", "raises"])
+@pytest.mark.parametrize("case", ["extra op", "op missing", "another op", "raises"])
 def test_a_step_that_leaves_the_plan_harms_nothing(case):
     budget = plain_peak() * 60 // 100
 
