@@ -70,7 +70,7 @@ for what in "${@:-checks driver memcheck contract sweep zoo}"; do
   for one in $what; do
     case $one in
       checks)
-        for file in engine memory_api native strict; do part checks 150 "$python" tests/gpu/${file}_test.py; done ;;
+        for file in engine memory_api native strict lean; do part checks 150 "$python" tests/gpu/${file}_test.py; done ;;
       driver) part driver 100 "$python" tests/gpu/driver_test.py ;;
       memcheck) memcheck ;;
       contract) part contract 60 build/gpu/gpu_tests --gtest_brief=1 --gtest_filter='-CudaFigures.*' ;;

@@ -110,11 +110,8 @@ def enable(
     options = read_options(budget, device, policy, host_limit, spill_dir, workspace, trace, allocator, poison, min_evict, trace_steps, cache)
     if options["device"] == "cpu":  # a card is asked by the library
         _refuse_below_what_is_there(options["budget_bytes"], library)
-    if "cache_dir" in options:
-        options["cache_writer"] = kept_steps.writer(options["device"])  # here, because asking a card for its name initialises CUDA
-        if options["device"] != "cpu" and _last_stats is None:  # the first enable() of a process settles what ops are thought to take
-            found = rates.find_rates(options["cache_dir"], options["cache_writer"], lambda: rates.measure_card(options["device"]))
-            options |= {"rates": found} if found else {}
+    if _plans(options):
+        options |= _what_plans_reckon_with(options)
     library.enable(options)
     job = _Job(library, options, words)
     job.there_before = frozenset(already.cpu_storages(library.storage_is_ours)) if options["device"] == "cpu" else frozenset()
@@ -124,6 +121,24 @@ def enable(
         library.disable()
         raise
     _job = job
+
+
+def _plans(options: dict[str, Any]) -> bool:
+    return options["budget_bytes"] is not None and options["policy"] not in REACTIVE
+
+
+def _what_plans_reckon_with(options: dict[str, Any]) -> dict[str, Any]:
+    device, folder = options["device"], options.get("cache_dir")
+    found: dict[str, Any] = {}
+    if folder is None and device == "cpu":
+        return found
+    writer = kept_steps.writer(device)  # not where options are read, because asking a card for its name initialises CUDA
+    if folder is not None:
+        found["cache_writer"] = writer
+    if device != "cpu" and _last_stats is None:  # the first enable() of a process settles what ops are thought to take
+        known = rates.find_rates(folder, writer, lambda: rates.measure_card(device))
+        found |= {"rates": known} if known else {}
+    return found
 
 
 def _refuse_below_what_is_there(budget: int | None, library: native.Library, among: frozenset[int] | None = None) -> None:
@@ -167,7 +182,7 @@ def read_options(
         "allocator": _one_of("allocator", allocator, ALLOCATORS),
         "poison": bool(poison),
     }
-    if budget is not None and policy not in REACTIVE and (folder := kept_steps.find_folder(cache)) is not None:
+    if _plans(options) and (folder := kept_steps.find_folder(cache)) is not None:
         options["cache_dir"] = folder
     if min_evict is not None:
         options["min_evict_bytes"] = parse_bytes(min_evict, what="min_evict")

@@ -2,6 +2,8 @@
 before any ran, and plans reckon with what copies take, and with what they cost the kernels beside them.
 
 A file that is missing or damaged is measured anew; one that cannot be written does no harm, nor does a card too full to be measured.
+Where nothing is kept every process measures once: 0.13 s on an H200 (`measure_card("cuda")` a second time), and the first time as much
+again and more for libraries that the program would have loaded a little later.
 """
 
 from __future__ import annotations
@@ -20,17 +22,21 @@ LEAST_PRICE = 1e-6  # nanoseconds of compute a byte: what is not seen is little,
 
 Rates = dict[str, float]
 
+_measured_here: dict[str, Rates] = {}  # by this process, where nothing is kept
 
-def find_rates(folder: str, machine: str, measure: Callable[[], Rates]) -> Rates | None:
-    """Those of this machine from the folder's file, measured and added to it where there are none. None: they cannot be had."""
-    file = Path(folder) / FILE
-    known = _read(file)
+
+def find_rates(folder: str | None, machine: str, measure: Callable[[], Rates]) -> Rates | None:
+    """Those of this machine from the folder's file, measured and added to it where there are none. None: they cannot be had.
+    Without a folder they are kept as long as the process."""
+    file = None if folder is None else Path(folder) / FILE
+    known = _measured_here if file is None else _read(file)
     if not _is_whole(known.get(machine)):
         try:
             known[machine] = measure()
         except RuntimeError:  # torch's word for a card without room
             return None
-        _write(file, known)
+        if file is not None:
+            _write(file, known)
     return known[machine]
 
 

@@ -35,9 +35,10 @@ double convolution_flops(const TorchRecipe& recipe, std::size_t weight_at, doubl
   return 2 * outputs * count_of(weight->sizes) / static_cast<double>(std::max<std::int64_t>(weight->sizes[0], 1));
 }
 
-double attention_flops(const TorchRecipe& recipe) {
-  const TensorFacts* query = argument(recipe, 0);
-  const TensorFacts* key = argument(recipe, 1);
+// Of queries, which are the tensor argument `first`, and keys, the next.
+double attention_flops(const TorchRecipe& recipe, std::size_t first) {
+  const TensorFacts* query = argument(recipe, first);
+  const TensorFacts* key = argument(recipe, first + 1);
   if (query == nullptr || key == nullptr || key->sizes.size() < 3) return 0;
   return 4 * count_of(query->sizes) * static_cast<double>(key->sizes[key->sizes.size() - 2]);
 }
@@ -52,8 +53,8 @@ double flops(const TorchRecipe& recipe, double outputs) {
       const TensorFacts* gradient = argument(recipe, 0);
       return gradient == nullptr ? 0 : 2 * convolution_flops(recipe, 2, count_of(gradient->sizes));
     }
-    case Arithmetic::attention: return attention_flops(recipe);
-    case Arithmetic::attention_backward: return attention_flops(recipe) * 2.5;
+    case Arithmetic::attention: return attention_flops(recipe, 0);
+    case Arithmetic::attention_backward: return attention_flops(recipe, 1) * 2.5;
   }
   return 0;
 }
@@ -65,14 +66,11 @@ std::uint64_t kind_of(const TorchRecipe& recipe) { return reinterpret_cast<std::
 
 Nanos Roofline::estimate_pass(const TorchRecipe& recipe, Bytes made) const {
   double read = 0;
-  bool half = true;
-  for (const TensorSlot& slot : recipe.tensors) {
-    read += count_of(slot.facts.sizes) * static_cast<double>(slot.facts.dtype.itemsize());
-    half = half && slot.facts.dtype.itemsize() <= 2;
-  }
+  for (const TensorSlot& slot : recipe.tensors) read += count_of(slot.facts.sizes) * static_cast<double>(slot.facts.dtype.itemsize());
   const auto written = static_cast<double>(std::max(made, 0_B).count);
+  // The first is of the kind that is multiplied; statistics and seeds after it may be wider.
   const double item = recipe.tensors.empty() ? 4 : static_cast<double>(recipe.tensors[0].facts.dtype.itemsize());
-  const double arithmetic = flops(recipe, written / item) / (half ? rates_.half_flops_per_nano : rates_.single_flops_per_nano);
+  const double arithmetic = flops(recipe, written / item) / (item <= 2 ? rates_.half_flops_per_nano : rates_.single_flops_per_nano);
   return {static_cast<std::int64_t>(rates_.launch_nanos + std::max((read + written) / rates_.bytes_per_nano, arithmetic))};
 }
 

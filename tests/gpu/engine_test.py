@@ -7,35 +7,41 @@ from checks import MIB, check, digest_of, main, make_deterministic, train
 from torch import nn
 
 
-def plain_run(dtype):
+PLANNED = 20  # steps: two are recorded, and some pass until there is a plan, which a thread of its own makes
+
+
+def plain_run(dtype, steps):
     make_deterministic()
     train(dtype, steps=1)  # libraries take their workspaces
     torch.cuda.reset_peak_memory_stats()
-    first = train(dtype)
+    first = train(dtype, steps)
     peak = torch.cuda.max_memory_allocated()
-    assert train(dtype) == first, "two plain runs differ: nothing can be shown"
+    assert train(dtype, steps) == first, "two plain runs differ: nothing can be shown"
     torch.cuda.empty_cache()
     return first, peak
 
 
-def bits(policy, dtype):
+def bits(policy, dtype, steps=4):
     import spillway
 
-    plain, peak = plain_run(dtype)
+    plain, peak = plain_run(dtype, steps)
     spillway.enable(budget=peak * 60 // 100, device="cuda", policy=policy, host_limit="8GiB")
+    planned = 0
     for share in (60, 40):
         budget = peak * share // 100
         spillway.set_budget(budget)
         torch.cuda.reset_peak_memory_stats()
-        found = train(dtype)
+        found = train(dtype, steps)
         assert found == plain, f"{policy} {dtype} at {share} %: other bits: {[a == b for a, b in zip(found, plain)]}"
         stats = spillway.stats()
         print(f"  {policy} {dtype} {share} %: plain peak {peak / MIB:.0f} MiB, budget {budget / MIB:.0f}, "
               f"reserved {torch.cuda.max_memory_reserved() / MIB:.0f}, moved out {stats['moved_out_bytes'] / MIB:.0f}, "
-              f"dropped {stats['dropped_bytes'] / MIB:.0f}, replayed ops {stats['recomputed_ops']}")
+              f"dropped {stats['dropped_bytes'] / MIB:.0f}, replayed ops {stats['recomputed_ops']}, planned steps {stats['planned_steps']}")
         assert torch.cuda.max_memory_reserved() <= budget
         assert torch.cuda.max_memory_allocated() <= torch.cuda.max_memory_reserved()
         assert stats["moved_out_bytes"] + stats["dropped_bytes"] > 0
+        assert (stats["planned_steps"] > planned) == (policy == "hybrid"), stats
+        planned = stats["planned_steps"]
     assert spillway.stats()["violations"] == 0, spillway.stats()
 
 
@@ -57,6 +63,16 @@ def same_bits_lru_bfloat16():
 @check
 def same_bits_dtr_bfloat16():
     bits("dtr", torch.bfloat16)
+
+
+@check
+def same_bits_hybrid_float32():
+    bits("hybrid", torch.float32, PLANNED)
+
+
+@check
+def same_bits_hybrid_bfloat16():
+    bits("hybrid", torch.bfloat16, PLANNED)
 
 
 def everything_leaves(mode):

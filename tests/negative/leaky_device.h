@@ -3,6 +3,11 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
+#include <regex>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "device/fake/fake_device.h"
 
@@ -38,18 +43,41 @@ class LeakyDevice final : public Device {
   // A stream is known by what it copies.
   void copy(StreamId on, Place to, Place from, Bytes size) override {
     lanes_[on.index] = to.tier == Tier::device ? Lane::in : Lane::out;
+    const std::vector<Tick> put_off = std::exchange(put_off_[on.index], {});
+    if (!only_ || !only_(to, size)) {
+      for (const Tick tick : put_off) device_.wait(on, tick);
+    }
     device_.copy(on, to, from, size);
   }
   void wait(StreamId waiter, Tick tick) override {
-    if (leak_.leaks && lane(waiter) == leak_.waiter && lane(tick.stream) == leak_.whom) return;
-    device_.wait(waiter, tick);
+    if (!leak_.leaks || !leaking_ || lane(waiter) != leak_.waiter || lane(tick.stream) != leak_.whom) device_.wait(waiter, tick);
+    else if (only_) put_off_[waiter.index].push_back(tick);
   }
 
   [[nodiscard]] Lane lane(StreamId stream) const { return lanes_[stream.index]; }
+  // From now on, where the leak says so.
+  void set_leaking(bool on) { leaking_ = on; }
+  // Only copies to such a place do not wait; the others do when they are enqueued.
+  void set_only(std::function<bool(Place to, Bytes size)> only) { only_ = std::move(only); }
+
+  // "race: stream 1 reads device bytes [0, 8) without an order after stream 0, which writes them", by lanes.
+  [[nodiscard]] std::string tell(const std::string& race) const {
+    static const std::regex kForm(R"(race: stream (\d+) (\w+) (\w+) bytes .* after stream (\d+), which (\w+) them)");
+    std::smatch parts;
+    if (!std::regex_match(race, parts, kForm)) return race;
+    const auto name = [&](const std::string& stream) {
+      constexpr std::array kNames{"kernel", "out", "in"};
+      return std::string(kNames[static_cast<std::size_t>(lane(StreamId{static_cast<std::uint32_t>(std::stoi(stream))}))]);
+    };
+    return name(parts[1]) + " " + parts[2].str() + " what " + name(parts[4]) + " " + parts[5].str() + " on the " + parts[3].str();
+  }
 
  private:
   FakeDevice& device_;
   const Leak leak_;
+  bool leaking_ = true;
+  std::function<bool(Place to, Bytes size)> only_;
+  std::array<std::vector<Tick>, 16> put_off_;
   std::array<Lane, 16> lanes_{};
 };
 

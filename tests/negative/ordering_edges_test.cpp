@@ -10,7 +10,6 @@
 
 #include <deque>
 #include <random>
-#include <regex>
 #include <set>
 #include <string>
 
@@ -50,7 +49,7 @@ class Program {
       for (int i = 0; i < 400; ++i) step();
       return {};
     } catch (const InvariantError& error) {
-      return tell(error.what());
+      return device_.tell(error.what());
     }
   }
 
@@ -95,18 +94,6 @@ class Program {
     const MemoryUse touched{.place = {Tier::device, record->block.range.begin}, .size = record->size, .writes = write};
     fake_.compute(compute_, 1_ms, std::span(&touched, 1));
     engine_.release(std::span(&use, 1));
-  }
-
-  // "race: stream 1 reads device bytes [0, 8) without an order after stream 0, which writes them", by lanes.
-  std::string tell(const std::string& race) const {
-    static const std::regex kForm(R"(race: stream (\d+) (\w+) (\w+) bytes .* after stream (\d+), which (\w+) them)");
-    std::smatch parts;
-    if (!std::regex_match(race, parts, kForm)) return race;
-    const auto name = [&](const std::string& stream) {
-      constexpr std::array kNames{"kernel", "out", "in"};
-      return std::string(kNames[static_cast<std::size_t>(device_.lane(StreamId{static_cast<std::uint32_t>(std::stoi(stream))}))]);
-    };
-    return name(parts[1]) + " " + parts[2].str() + " what " + name(parts[4]) + " " + parts[5].str() + " on the " + parts[3].str();
   }
 
   std::uint32_t pick(std::uint32_t sides) { return static_cast<std::uint32_t>(dice_() % sides); }

@@ -1,4 +1,5 @@
-// The timeline that judges plans against the simulator that runs them: the same peak, and the same time within a percent.
+// The timeline that judges plans against the simulator that runs them: the same peak, never a slower step than was foretold, and the
+// same time within a percent on average.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -33,15 +34,23 @@ struct Compared {
   Bytes rebuilt;
 };
 
-Compared compare(std::uint32_t seed, bool seeds = false) {
-  const Trace trace = RandomStep({.layers = 6 + static_cast<int>(seed % 20), .seeds = seeds}, seed).make();
+struct Kind {
+  bool seeds = false, places = true;
+};
+
+// Every other pair of seeds has storages of one size, the rest of four.
+Compared compare(std::uint32_t seed, Kind kind) {
+  const bool varied = seed / 2 % 2 == 1;
+  const Trace trace = RandomStep({.layers = 6 + static_cast<int>(seed % 20), .size = varied ? 6_MiB : 16_MiB, .seeds = kind.seeds, .sizes = varied ? 4 : 1}, seed).make();
   const Liveness step(trace, *find_steady_step(trace));
   const Bytes peak = live_curve(step).peak, floor = find_floor(step).bytes;
   const Bytes budget = round_up(floor + (peak - floor) * static_cast<std::int64_t>(1 + seed % 8) / 10, 16_MiB) + 32_MiB;
-  const SimResult result = simulate(trace, {.card = simple_card(), .budget = budget, .policy = "hybrid", .steps = 10, .places = false});
+  const SimResult result = simulate(trace, {.card = simple_card(), .budget = budget, .policy = "hybrid", .steps = 14, .places = kind.places});
   EXPECT_FALSE(result.unfit.has_value()) << seed;
   EXPECT_LE(result.stats.peak_reserved, budget) << seed;
   const SimStep& last = result.steps.back();
+  EXPECT_LE(last.predicted.peak, budget) << seed;
+  EXPECT_GE(last.predicted.peak, last.predicted.peak_home) << seed;
   return {.planned = last.planned,
           .surprised = last.surprises > 0,
           .peak = last.peak_live,
@@ -50,19 +59,21 @@ Compared compare(std::uint32_t seed, bool seeds = false) {
           .rebuilt = last.rebuilt};
 }
 
-// Peaks are equal. Times are, to a few parts in ten thousand, where no copy waits for another; where some do, the pool gives
-// a way in or an op the place of a storage that is still leaving by its address, while the timeline gives that of the one
-// that left first, so single steps are a few percent off, more often below than above.
+// Parts of the time. Steps are as long as was foretold, or shorter: the timeline lets all that moves over the step's end begin its way
+// out with the step, while the engine sent some of it away beside the optimizer's last ops.
+constexpr double kMostFaster = 0.06, kMostSlower = 0.005;
+
 TEST(PlanTimeline, IsWhatTheSimulatorMakesOfThePlan) {
   int planned = 0, exact = 0;
   double sum = 0;
   const auto seeds = static_cast<std::uint32_t>(scaled(60));
   for (std::uint32_t seed = 0; seed < seeds; ++seed) {
-    const Compared found = compare(seed);
+    const Compared found = compare(seed, {});
     if (!found.planned || found.surprised) continue;
     ++planned;
     EXPECT_EQ(found.peak, found.predicted_peak) << seed;
-    EXPECT_LT(std::abs(found.off), 0.06) << seed;
+    EXPECT_LT(found.off, kMostSlower) << seed;
+    EXPECT_GT(found.off, -kMostFaster) << seed;
     sum += std::abs(found.off);
     exact += std::abs(found.off) < 0.001 ? 1 : 0;
   }
@@ -76,15 +87,34 @@ TEST(PlanTimeline, KnowsWhoIsKeptBeyondItsDeath) {
   int planned = 0, rebuilding = 0;
   const auto seeds = static_cast<std::uint32_t>(scaled(40));
   for (std::uint32_t seed = 0; seed < seeds; ++seed) {
-    const Compared found = compare(seed, /*seeds=*/true);
+    const Compared found = compare(seed, {.seeds = true});
     if (!found.planned || found.surprised) continue;
     ++planned;
     rebuilding += found.rebuilt > 0_B ? 1 : 0;
     EXPECT_EQ(found.peak, found.predicted_peak) << seed;
-    EXPECT_LT(std::abs(found.off), 0.06) << seed;
+    EXPECT_LT(found.off, kMostSlower) << seed;
+    EXPECT_GT(found.off, -kMostFaster) << seed;
   }
   EXPECT_GT(planned, static_cast<int>(seeds) * 2 / 3);
   EXPECT_GT(rebuilding, planned / 3);
+}
+
+// Without places the pool gives a way in or an op the place of a storage that is still leaving by its address, while the timeline gives
+// that of the one that left first: a step may be slower than was foretold, too.
+TEST(PlanTimeline, IsNearWhereBlocksHaveNoPlaces) {
+  int planned = 0;
+  double sum = 0;
+  const auto seeds = static_cast<std::uint32_t>(scaled(30));
+  for (std::uint32_t seed = 0; seed < seeds; ++seed) {
+    const Compared found = compare(seed, {.places = false});
+    if (!found.planned || found.surprised) continue;
+    ++planned;
+    EXPECT_EQ(found.peak, found.predicted_peak) << seed;
+    EXPECT_LT(std::abs(found.off), 0.04) << seed;
+    sum += std::abs(found.off);
+  }
+  EXPECT_GT(planned, static_cast<int>(seeds) * 9 / 10);
+  EXPECT_LT(sum / planned, 0.01);
 }
 
 }  // namespace

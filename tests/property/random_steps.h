@@ -1,7 +1,7 @@
-// Random training steps: a chain of layers with skips, its backward in reverse, an optimizer; all storages of one size.
+// Random training steps: a chain of layers with skips, its backward in reverse, an optimizer.
 //
-// One size, so that memory is never there in pieces: what is left is who is where, and when. Where gradients are made of seeds,
-// these are small, dead at once, and nobody can make the like.
+// All storages of one size, so that memory is never there in pieces: what is left is who is where, and when; or of `sizes` of them,
+// a layer's own and its weight's. Where gradients are made of seeds, these are small, dead at once, and nobody can make the like.
 #pragma once
 
 #include <algorithm>
@@ -19,6 +19,7 @@ struct StepShape {
   int shortest_us = 50, longest_us = 3000;
   int steps = 2;
   bool seeds = false;
+  int sizes = 1;  // so many: the smallest, twice and three times as large, ...
 };
 
 class RandomStep {
@@ -26,7 +27,12 @@ class RandomStep {
   RandomStep(const StepShape& shape, std::uint32_t seed) : shape_(shape), dice_(seed) {
     for (int i = 0; i < shape.layers; ++i) {
       layers_.push_back({.skips = i > 2 && pick(4) == 0, .saves_input = pick(3) > 0, .saves_output = pick(3) > 0, .replayable = pick(4) > 0,
-                         .has_weight = pick(2) == 0, .forward = time(), .backward = time()});
+                         .has_weight = pick(2) == 0, .forward = time(), .backward = time(), .size = shape.size, .weight = shape.size});
+    }
+    if (shape.sizes == 1) return;
+    for (Layer& layer : layers_) {
+      layer.size = any_size();
+      layer.weight = any_size();
     }
   }
 
@@ -34,8 +40,8 @@ class RandomStep {
     maker_.birth("x", shape_.size, StorageKind::input);
     for (int i = 0; i < shape_.layers; ++i) {
       if (!layers_[at(i)].has_weight) continue;
-      maker_.birth(name("w", i), shape_.size, StorageKind::parameter);
-      maker_.birth(name("m", i), shape_.size, StorageKind::optimizer_state);
+      maker_.birth(name("w", i), layers_[at(i)].weight, StorageKind::parameter);
+      maker_.birth(name("m", i), layers_[at(i)].weight, StorageKind::optimizer_state);
     }
     for (int step = 0; step < shape_.steps; ++step) run();
     return maker_.trace();
@@ -45,10 +51,13 @@ class RandomStep {
   struct Layer {
     bool skips, saves_input, saves_output, replayable, has_weight;
     Nanos forward, backward;
+    Bytes size, weight;
   };
   static std::size_t at(int i) { return static_cast<std::size_t>(i); }
   static std::string name(const char* what, int i) { return what + std::to_string(i); }
   static std::string activation(int i) { return i < 0 ? "x" : name("a", i); }
+  Bytes any_size() { return shape_.size * static_cast<int>(1 + pick(static_cast<std::uint32_t>(shape_.sizes))); }
+  [[nodiscard]] Bytes size_of(int i) const { return i < 0 ? shape_.size : layers_[at(i)].size; }
   std::uint32_t pick(std::uint32_t sides) { return static_cast<std::uint32_t>(dice_() % sides); }
   Nanos time() { return Nanos{1000} * (shape_.shortest_us + static_cast<int>(pick(static_cast<std::uint32_t>(shape_.longest_us - shape_.shortest_us)))); }
 
@@ -77,7 +86,7 @@ class RandomStep {
       std::vector<std::string> in{activation(i - 1)};
       if (layer.skips) in.push_back(activation(i - 3));
       if (layer.has_weight) in.push_back(name("w", i));
-      maker_.birth(activation(i), shape_.size);
+      maker_.birth(activation(i), layer.size);
       maker_.op("layer" + std::to_string(i), {.in = in, .out = {activation(i)}, .takes = layer.forward, .replayable = layer.replayable});
       // A skip may still come for the last two.
       if (i >= 2 && !is_kept(i - 2) && !needed_by_skip(i - 2, i)) bury(i - 2);
@@ -93,18 +102,18 @@ class RandomStep {
   }
 
   void backward() {
-    maker_.birth("d", shape_.size);
+    maker_.birth("d", size_of(shape_.layers - 1));
     maker_.op("loss", {.in = {activation(shape_.layers - 1)}, .out = {"d"}, .takes = 200_us});
     for (int i = shape_.layers - 1; i >= 0; --i) {
       const Layer& layer = layers_[at(i)];
       std::vector<std::string> in{"d"}, out{"e"};
       if (layer.saves_output) in.push_back(activation(i));
       if (layer.saves_input) in.push_back(activation(i - 1));
-      maker_.birth("e", shape_.size);
+      maker_.birth("e", size_of(i - 1));
       if (layer.has_weight) {
         in.push_back(name("w", i));
         out.push_back(shape_.seeds ? "seed" : name("g", i));
-        maker_.birth(out.back(), shape_.seeds ? shape_.size / 64 : shape_.size, shape_.seeds ? StorageKind::activation : StorageKind::gradient);
+        maker_.birth(out.back(), shape_.seeds ? shape_.size / 64 : layer.weight, shape_.seeds ? StorageKind::activation : StorageKind::gradient);
       }
       maker_.op("back" + std::to_string(i), {.in = in, .out = out, .takes = layer.backward, .replayable = !shape_.seeds, .phase = Phase::backward});
       if (layer.has_weight && shape_.seeds) grow(i);
@@ -117,7 +126,7 @@ class RandomStep {
   }
 
   void grow(int i) {
-    maker_.birth(name("g", i), shape_.size, StorageKind::gradient);
+    maker_.birth(name("g", i), layers_[at(i)].weight, StorageKind::gradient);
     maker_.op("grow" + std::to_string(i), {.in = {"seed"}, .out = {name("g", i)}, .takes = 100_us, .phase = Phase::backward});
     maker_.death("seed");
   }

@@ -5,8 +5,11 @@ import json
 import re
 
 import pytest
+import torch
 
-from spillway import rates
+import spillway
+from fake_library import FakeLibrary
+from spillway import api, native, rates
 
 FAST = {"bytes_per_nano": 3500.0, "half_flops_per_nano": 550e3, "single_flops_per_nano": 45e3,
         "out_bytes_per_nano": 55.0, "in_bytes_per_nano": 55.0, "out_price": 2e-4, "in_price": 6e-4}  # fmt: skip
@@ -40,6 +43,13 @@ def test_a_damaged_file_is_measured_anew(tmp_path, text):
     assert rates.find_rates(str(tmp_path), "a card", never) == SLOW
 
 
+def test_where_nothing_is_kept_a_process_measures_once(monkeypatch):
+    monkeypatch.setattr(rates, "_measured_here", {})
+    assert rates.find_rates(None, "a card", lambda: FAST) == FAST
+    assert rates.find_rates(None, "a card", never) == FAST
+    assert rates.find_rates(None, "another", lambda: SLOW) == SLOW
+
+
 def test_a_folder_that_cannot_be_written_does_no_harm():
     assert rates.find_rates("/dev/null/no", "a card", lambda: FAST) == FAST
 
@@ -50,3 +60,43 @@ def test_a_card_too_full_to_be_measured_has_no_rates_and_is_asked_again(tmp_path
 
     assert rates.find_rates(str(tmp_path), "a card", full) is None
     assert rates.find_rates(str(tmp_path), "a card", lambda: FAST) == FAST
+
+
+@pytest.fixture
+def on_a_card(monkeypatch):
+    """enable() on a card that is not there, and how often it was measured."""
+    library, measured = FakeLibrary(), []
+    monkeypatch.setattr(native, "load", lambda: library)
+    monkeypatch.setattr(api, "_last_stats", None)
+    monkeypatch.setattr(api.card, "budget_terms", lambda: lambda: None)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda index: "a card")
+    monkeypatch.setattr(rates, "_measured_here", {})
+    monkeypatch.setattr(rates, "measure_card", lambda device: measured.append(device) or FAST)
+
+    def enable(**words):
+        spillway.enable("1GiB", device="cuda", **words)
+        spillway.disable()
+        return library.named("enable")[-1][0].get("rates"), measured
+
+    return enable
+
+
+def test_with_a_folder_the_second_process_measures_nothing(on_a_card, monkeypatch, tmp_path):
+    assert on_a_card(cache=tmp_path) == (FAST, ["cuda:0"])
+    monkeypatch.setattr(api, "_last_stats", None)
+    assert on_a_card(cache=tmp_path) == (FAST, ["cuda:0"])
+
+
+def test_a_card_is_measured_where_nothing_is_kept_too(on_a_card):
+    assert on_a_card(cache=False) == (FAST, ["cuda:0"])
+
+
+def test_a_home_that_cannot_be_written_does_not_keep_a_card_from_being_measured(on_a_card, monkeypatch):
+    monkeypatch.setenv("SPILLWAY_CACHE_DIR", "/dev/null/no")
+    assert on_a_card() == (FAST, ["cuda:0"])
+
+
+@pytest.mark.parametrize("policy", api.REACTIVE)
+def test_policies_that_do_not_plan_measure_nothing(on_a_card, policy):
+    assert on_a_card(policy=policy) == (None, [])

@@ -2,7 +2,8 @@
 
 With `--spillway '{"budget": 1000000}'` it runs under the engine with these options (a budget of null only watches), with
 `--imports-only` it stops before building anything, with `--oracle` it measures the floor instead of recording tensors, with
-`--beside OTHER` a second program trains in a second thread at the same time.
+`--beside OTHER` a second program trains in a second thread at the same time. With `--plans-at-once` plans are made by the training
+thread: when they are there does not depend on the machine.
 Everything that could make two runs differ is pinned here: seeds, threads, algorithms.
 """
 
@@ -34,6 +35,7 @@ def parse(arguments=None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--spillway", type=json.loads, default=None, metavar="OPTIONS")
+    parser.add_argument("--plans-at-once", action="store_true")
     parser.add_argument("--beside", choices=sorted(zoo.PROGRAMS))
     parser.add_argument("--imports-only", action="store_true")
     parser.add_argument("--oracle", action="store_true")
@@ -84,6 +86,9 @@ def train_all(options: argparse.Namespace) -> dict:
 def train_under_spillway(options: argparse.Namespace) -> dict:
     import spillway
 
+    if options.plans_at_once:
+        read = spillway.api.read_options
+        spillway.api.read_options = lambda *words: read(*words) | {"plans_at_once": True}
     spillway.enable(device=options.device, **options.spillway)
     done = train_all(options) | {"stats": spillway.stats(), "resident_bytes": peak_resident_bytes()}
     spillway.disable()

@@ -6,6 +6,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <utility>
+#include <vector>
+
 #include "device/fake/card.h"
 #include "device/fake/fake_device.h"
 #include "device/host/host_device.h"
@@ -113,6 +116,26 @@ TEST(MoverRoom, HostMemoryTakenAheadOfNeedIsUsedByTheNextWayOut) {
   EXPECT_TRUE(mover.try_move_out(0_B, kGranule, {}).has_value());  // more than was foreseen: on demand
   EXPECT_EQ(device.committed(Tier::host), kGranule * 4);
   mover.drain();
+}
+
+// Pinning is dear: a step like the one before finds its places among those given back, whatever the host has not seen done.
+TEST(MoverRoom, AStepLikeTheOneBeforeTakesNoHostMemory) {
+  FakeDevice card{find_card("h200")};
+  card.reserve(Tier::device, 64_MiB);
+  ASSERT_TRUE(card.try_commit(Tier::device, {0_B, 64_MiB}));
+  Mover mover{card, {.host_limit = 1024_MiB, .file_limit = 0_B, .host_granule = {}}};
+  const auto play_step = [&] {
+    std::vector<std::pair<LowerCopy, Bytes>> away;
+    for (const Bytes size : {6_MiB, 2_MiB, 10_MiB, 4_MiB, 12_MiB, 2_MiB}) away.emplace_back(*mover.try_move_out(0_B, size, {}), size);
+    for (; !away.empty(); away.pop_back()) {
+      (void)mover.move_in(away.back().first, 0_B, away.back().second);
+      mover.forget(away.back().first);
+    }
+  };
+  play_step();
+  const Bytes first = card.committed(Tier::host);
+  for (int step = 0; step < 4; ++step) play_step();
+  EXPECT_EQ(card.committed(Tier::host), first);
 }
 
 TEST(MoverRoom, HostMemoryIsTakenUpToItsLimitAndAsLongAsItMatters) {
