@@ -31,10 +31,11 @@ struct Compared {
   Bytes peak, predicted_peak;
   double off = 0;  // of the predicted time, as a fraction
   Bytes rebuilt;
+  std::int64_t lean = 0;
 };
 
-Compared compare(std::uint32_t seed, bool seeds = false) {
-  const Trace trace = RandomStep({.layers = 6 + static_cast<int>(seed % 20), .seeds = seeds}, seed).make();
+Compared compare(std::uint32_t seed, bool seeds = false, bool lean = false) {
+  const Trace trace = RandomStep({.layers = 6 + static_cast<int>(seed % 20), .seeds = seeds, .lean = lean}, seed).make();
   const Liveness step(trace, *find_steady_step(trace));
   const Bytes peak = live_curve(step).peak, floor = find_floor(step).bytes;
   const Bytes budget = round_up(floor + (peak - floor) * static_cast<std::int64_t>(1 + seed % 8) / 10, 16_MiB) + 32_MiB;
@@ -47,7 +48,8 @@ Compared compare(std::uint32_t seed, bool seeds = false) {
           .peak = last.peak_live,
           .predicted_peak = last.predicted.peak_home,
           .off = static_cast<double>(last.time.count) / static_cast<double>(last.predicted.time.count) - 1,
-          .rebuilt = last.rebuilt};
+          .rebuilt = last.rebuilt,
+          .lean = result.stats.lean_rebuilds};
 }
 
 // Peaks are equal. Times are, to a few parts in ten thousand, where no copy waits for another; where some do, the pool gives
@@ -85,6 +87,22 @@ TEST(PlanTimeline, KnowsWhoIsKeptBeyondItsDeath) {
   }
   EXPECT_GT(planned, static_cast<int>(seeds) * 2 / 3);
   EXPECT_GT(rebuilding, planned / 3);
+}
+
+// The same where much is made again in one pass from small results that stay.
+TEST(PlanTimeline, KnowsWhatIsRebuiltLean) {
+  int planned = 0, lean = 0;
+  const auto seeds = static_cast<std::uint32_t>(scaled(40));
+  for (std::uint32_t seed = 0; seed < seeds; ++seed) {
+    const Compared found = compare(seed, /*seeds=*/false, /*lean=*/true);
+    if (!found.planned || found.surprised) continue;
+    ++planned;
+    lean += found.lean > 0 ? 1 : 0;
+    EXPECT_EQ(found.peak, found.predicted_peak) << seed;
+    EXPECT_LT(std::abs(found.off), 0.06) << seed;
+  }
+  EXPECT_GT(planned, static_cast<int>(seeds) * 2 / 3);
+  EXPECT_GT(lean, planned / 2);
 }
 
 }  // namespace

@@ -1,7 +1,8 @@
 // Random training steps: a chain of layers with skips, its backward in reverse, an optimizer; all storages of one size.
 //
 // One size, so that memory is never there in pieces: what is left is who is where, and when. Where gradients are made of seeds,
-// these are small, dead at once, and nobody can make the like.
+// these are small, dead at once, and nobody can make the like. Where layers are lean, most make a small side beside, and some of
+// these are changed in place after, in the same pass.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +19,7 @@ struct StepShape {
   Bytes size = 16_MiB;
   int shortest_us = 50, longest_us = 3000;
   int steps = 2;
-  bool seeds = false;
+  bool seeds = false, lean = false;
 };
 
 class RandomStep {
@@ -27,6 +28,10 @@ class RandomStep {
     for (int i = 0; i < shape.layers; ++i) {
       layers_.push_back({.skips = i > 2 && pick(4) == 0, .saves_input = pick(3) > 0, .saves_output = pick(3) > 0, .replayable = pick(4) > 0,
                          .has_weight = pick(2) == 0, .forward = time(), .backward = time()});
+    }
+    for (Layer& layer : layers_) {
+      layer.lean = shape.lean && pick(3) > 0;
+      layer.rides = layer.lean && pick(2) > 0;
     }
   }
 
@@ -45,6 +50,7 @@ class RandomStep {
   struct Layer {
     bool skips, saves_input, saves_output, replayable, has_weight;
     Nanos forward, backward;
+    bool lean = false, rides = false;
   };
   static std::size_t at(int i) { return static_cast<std::size_t>(i); }
   static std::string name(const char* what, int i) { return what + std::to_string(i); }
@@ -78,7 +84,12 @@ class RandomStep {
       if (layer.skips) in.push_back(activation(i - 3));
       if (layer.has_weight) in.push_back(name("w", i));
       maker_.birth(activation(i), shape_.size);
-      maker_.op("layer" + std::to_string(i), {.in = in, .out = {activation(i)}, .takes = layer.forward, .replayable = layer.replayable});
+      std::vector<std::string> out{activation(i)};
+      if (layer.lean) {
+        maker_.birth(out.emplace_back(name("s", i)), shape_.size / 64);
+      }
+      maker_.op("layer" + std::to_string(i), {.in = in, .out = out, .takes = layer.forward, .lean = layer.lean ? layer.forward / 8 : 0_ns, .replayable = layer.replayable});
+      if (layer.rides) maker_.op("change" + std::to_string(i), {.write = {activation(i)}, .takes = 50_us, .lean = 1_ns, .replayable = layer.replayable});
       // A skip may still come for the last two.
       if (i >= 2 && !is_kept(i - 2) && !needed_by_skip(i - 2, i)) bury(i - 2);
     }
@@ -100,6 +111,7 @@ class RandomStep {
       std::vector<std::string> in{"d"}, out{"e"};
       if (layer.saves_output) in.push_back(activation(i));
       if (layer.saves_input) in.push_back(activation(i - 1));
+      if (layer.lean) in.push_back(name("s", i));
       maker_.birth("e", shape_.size);
       if (layer.has_weight) {
         in.push_back(name("w", i));
@@ -111,6 +123,7 @@ class RandomStep {
       maker_.death("d");
       maker_.rename("e", "d");
       if (std::ranges::find(dead_, i) == dead_.end()) maker_.death(activation(i));
+      if (layer.lean) maker_.death(name("s", i));
     }
     maker_.death("d");
     dead_.clear();
