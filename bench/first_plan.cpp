@@ -2,7 +2,7 @@
 // the first script is there and what slowdown it foretells, and the same of the last, with nobody else on the machine. The aim:
 // a first one within 50 ms for 5,000 ops.
 //
-//   bench_first_plan [trace.json.gz | trace.spt ...]     none: those in traces/ and the deep one
+//   bench_first_plan [trace.json.gz | trace.spt | deep ...]     none: those in traces/ and the deep one
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -82,18 +82,18 @@ void look_at(const std::string& name, const Trace& whole) {
 
 int main(int count, char** words) {
   std::vector<std::string> paths(words + 1, words + count);
-  const bool all = paths.empty();
-  if (all) {
+  if (paths.empty()) {
     for (const auto& entry : std::filesystem::directory_iterator(SPILLWAY_SOURCE_DIR "/traces")) {
       if (entry.path().extension() == ".gz") paths.push_back(entry.path());
     }
     std::ranges::sort(paths);
+    paths.emplace_back("deep");
   }
   fmt::print("| step | ops | budget | first after | foretells | last after | foretells | search ends |\n");
   fmt::print("| --- | --- | --- | --- | --- | --- | --- | --- |\n");
   for (const std::string& path : paths) {
     const std::string name = std::filesystem::path(path).filename();
-    look_at(name.substr(0, name.find('.')), path.ends_with(".spt") ? read_trace(path) : import_recorded_step(path));
+    if (path == "deep") look_at("deep transformer", make_deep_step(kOps));
+    else look_at(name.substr(0, name.find('.')), path.ends_with(".spt") ? read_trace(path) : import_recorded_step(path));
   }
-  if (all) look_at("deep transformer", make_deep_step(kOps));
 }

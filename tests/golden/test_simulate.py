@@ -195,6 +195,6 @@ def test_simulated_rebuilds_take_the_lean_times_that_the_plan_foretold(resnets):
     plain, lean = (json.loads(tool("simulate", trace, "--budget", "43%", "--json")) for trace in resnets)
     assert lean["fits"] and lean["violations"] == 0
     over = [told["steps"][-1]["time_ns"] - told["plain_time_ns"] for told in (plain, lean)]
-    assert over[1] < 0.8 * over[0]
+    assert over[1] < 0.9 * over[0]
     last = lean["steps"][-1]
     assert abs(last["time_ns"] / last["predicted_ns"] - 1) < 0.02

@@ -93,15 +93,3 @@ def test_the_floor_names_its_op(events):
     parts = [op[f"{part}_bytes"] for part in ("input", "output", "transient", "cannot_leave")]
     assert sum(parts) == floor and min(parts) >= 0
     assert op["input_bytes"] > 0
-
-
-def test_a_run_that_is_only_watched_tells_how_soon_results_are_made_again(real_server, tmp_path):
-    (tmp_path / "train.py").write_text(TRAINS.replace("model(torch.randn(256, 512)).relu_()", "torch.native_dropout(model(torch.randn(256, 512)), 0.5, True)[0]"))
-    for arguments in (["run", "--device", "cpu", "--quiet", "--trace", "out.spt", "train.py"], ["export", "out.spt", "-o", "out.jsonl"]):
-        done = real_server.run(arguments, tmp_path)
-        assert done.returncode == 0, done.stderr
-    ops = [event for event in map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines()[1:]) if event["event"] == "op"]
-
-    dropouts = [op for op in ops if op["name"] == "aten::native_dropout"]
-    assert dropouts and all(0 < op["lean"] < op["duration"] for op in dropouts)
-    assert all(op["lean"] == 0 for op in ops if op["name"] == "aten::addmm")

@@ -1,9 +1,8 @@
 // The simulator judges the final plan: what a plan foretold of a recorded step against what the engine made of it.
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <cstdio>
 #include <string>
+#include <string_view>
 #include <tuple>
 
 #include "liveness/curve.h"
@@ -14,23 +13,46 @@
 namespace spillway {
 namespace {
 
+using testing::long_run;
 using testing::quick_card;
 using testing::recorded;
 
-class Foretold : public ::testing::TestWithParam<std::tuple<const char*, int>> {};
+using Case = std::tuple<const char*, int>;  // a step, and a share of its peak in percent
 
+// Those that take seconds to plan wait for the long run.
+bool is_quick(const Case& one) {
+  const auto [name, percent] = one;
+  return std::string_view(name) == "vgg16_b128" || (std::string_view(name).starts_with("resnet50") && percent == 45);
+}
+
+class Foretold : public ::testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override {
+    if (!is_quick(GetParam()) && !long_run()) GTEST_SKIP() << "only in the long run";
+  }
+};
+
+// All eighteen are within 0.4 % of their plan's time, and nobody leaves for a hole.
 TEST_P(Foretold, IsWhatTheLastStepTakes) {
   const auto [name, percent] = GetParam();
   const Trace trace = recorded(name);
-  const Bytes budget = live_curve(Liveness(trace, *find_steady_step(trace))).peak * percent / 100;
+  const Liveness step(trace, *find_steady_step(trace));
+  const Bytes budget = live_curve(step).peak * percent / 100;
 
   const SimResult result = simulate(trace, {.card = quick_card(), .budget = budget, .steps = 12});
 
   ASSERT_EQ(result.steps.size(), 12u);
+  EXPECT_EQ(result.stats.violations, 0);
+  EXPECT_LE(result.stats.peak_reserved, budget);
   const SimStep& last = result.steps.back();
-  std::printf("FORETOLD %s %d planned %d time %.3f predicted %.3f off %.2f%% plain %.3f surprises %ld remaps %ld live %ld home %ld peak %ld budget %ld reserved %ld\n", name, percent, last.planned,
-              static_cast<double>(last.time.count) / 1e6, static_cast<double>(last.predicted.time.count) / 1e6, 100.0 * (static_cast<double>(last.time.count) / static_cast<double>(last.predicted.time.count) - 1), static_cast<double>(result.plain_time.count) / 1e6, (long)last.surprises, (long)last.remaps,
-              (long)last.peak_live.count, (long)last.predicted.peak_home.count, (long)last.predicted.peak.count, (long)budget.count, (long)result.stats.peak_reserved.count);
+  ASSERT_TRUE(last.planned);
+  EXPECT_NEAR(static_cast<double>(last.time.count) / static_cast<double>(last.predicted.time.count), 1, 0.01);
+  // Blocks are in multiples of 512 bytes.
+  EXPECT_GE(last.peak_live, last.predicted.peak_home);
+  EXPECT_LE(last.peak_live, last.predicted.peak_home + 512_B * step.storage_count());
+  EXPECT_LE(last.predicted.peak, budget);
+  EXPECT_EQ(last.surprises, 0);
+  EXPECT_EQ(last.remaps, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Traces, Foretold,
