@@ -28,6 +28,8 @@ def _budget_rows(stats: dict[str, Any]) -> list[tuple[str, str]]:
         ("recomputed", f"{_count(stats.get('recomputed_ops'))} ops in {_seconds(stats.get('recompute_seconds'))}"),
         ("stalls", _stalls(stats.get("stall_seconds"))),
     ]
+    if stats.get("plan"):
+        rows.append(("plan", _plan(stats["plan"], stats.get("first_plan"))))
     if stats.get("violations"):
         rows.append(("VIOLATIONS", f"{_count(stats['violations'])} (a defect: the budget was crossed)"))
     return rows
@@ -71,6 +73,16 @@ def _stalls(stalls: dict[str, float] | None) -> str:
         return "-"
     named = [f"{name.replace('_', ' ')} {_seconds(seconds)}" for name, seconds in stalls.items() if seconds > 0]
     return _seconds(sum(stalls.values())) + (f" ({', '.join(named)})" if named else "")
+
+
+def _plan(plan: dict[str, Any], first: dict[str, Any] | None) -> str:
+    """What the plan in use promises, and what the first one did, which was there so soon."""
+
+    def promise(one: dict[str, Any]) -> str:
+        over = 100 * (one["step_seconds"] / one["plain_step_seconds"] - 1) if one["plain_step_seconds"] else 0.0
+        return f"{1000 * one['step_seconds']:.1f} ms a step ({over:+.1f} %), peak {_bytes(one['peak_bytes'])}"
+
+    return promise(plan) + (f"; the first, made in {1000 * first['took_seconds']:.0f} ms: {promise(first)}" if first else "")
 
 
 def _bytes(value: int | None) -> str:

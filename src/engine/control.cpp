@@ -176,6 +176,7 @@ EngineStats Engine::stats() const {
   stats.live = live_;
   stats.peak_live = peak_live_;
   if (course_.script) stats.predicted = course_.promise;
+  stats.first_plan = planner_.first();
   stats.seeks = planner_.busy();
   stats.remaps += arena_.remaps();
   stats.stalls.room += arena_.waited();

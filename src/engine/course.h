@@ -97,6 +97,10 @@ struct Course {
     stride = {};
     judged = outdated = false;
   }
+  // Whether another script has to promise more to be followed instead. One without places is changed for one that has some.
+  [[nodiscard]] bool is_good(bool offered_places) const {
+    return script && !outdated && missed == 0 && surprises == 0 && (script->places() || !offered_places);
+  }
   [[nodiscard]] bool is_spared(std::uint32_t gap) const { return gap < spared.size() && spared[gap]; }
   void begin_step() {
     on = script != nullptr;

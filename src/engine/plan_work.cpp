@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "liveness/liveness.h"
+#include "plan/prices.h"
 #include "plan/reasons.h"
 
 namespace spillway {
@@ -58,6 +59,7 @@ PlanWork::PlanWork(const PlanTask& task, const Liveness& step, Plan& plan, Desk 
 }
 
 void PlanWork::run() {
+  begin_by_price();
   begin();
   if (plan_.gaps.empty() || !task_.policy->improves || task_.quick) return;
   for (int times = 0; times < kSearches && !desk_.is_stale(); ++times) {
@@ -71,10 +73,21 @@ void PlanWork::run() {
   }
 }
 
+Bytes PlanWork::smallest() const { return std::max(request_.smallest, task_.budget / (task_.foreseen ? kSmallestForeseen : kSmallestParts)); }
+
+// Without places, which are found for a better one. Who has a script, or waits for one, has no use for it.
+void PlanWork::begin_by_price() {
+  if (!task_.policy->improves || task_.quick || task_.foreseen || task_.standing || task_.from != SearchFrom::nothing) return;
+  PlanRequest request = request_;
+  request.smallest = smallest();
+  const Plan plan = plan_by_price(request);
+  if (plan.gaps.empty() || plan.predicted.over > 0_B) return;
+  publish(std::make_shared<Script>(*task_.steps, step_, plan, request.budget));
+}
+
 // Small storages are not worth the host's time, unless it takes them.
 void PlanWork::begin() {
-  const Bytes small = task_.budget / (task_.foreseen ? kSmallestForeseen : kSmallestParts);
-  const Bytes least = std::exchange(request_.smallest, std::max(request_.smallest, small));
+  const Bytes least = std::exchange(request_.smallest, smallest());
   auto script = plan_and_place();
   if (plan_.predicted.over > 0_B) {
     request_.smallest = least;
@@ -90,7 +103,7 @@ void PlanWork::begin() {
   publish(std::move(script));
 }
 
-std::shared_ptr<const Script> PlanWork::plan_and_place() {
+std::shared_ptr<Script> PlanWork::plan_and_place() {
   plan_ = task_.policy->plan(request_, plan_);
   PlanRequest less = request_;
   Plan placed = plan_;
@@ -178,7 +191,7 @@ void PlanWork::tell(bool last) {
   publish(std::move(script));
 }
 
-std::shared_ptr<const Script> PlanWork::try_place(PlanRequest& request, Plan& plan) {
+std::shared_ptr<Script> PlanWork::try_place(PlanRequest& request, Plan& plan) {
   for (int round = 0; round < kPlacingRounds; ++round) {
     auto script = write(request, plan, /*place=*/true);
     if (!script->places() || script->places()->fits()) return script;
@@ -197,7 +210,7 @@ Plan PlanWork::with_less(const PlanRequest& request, const Plan& plan, int round
   return found.predicted.over > 0_B ? task_.policy->plan(request, found) : found;
 }
 
-std::shared_ptr<const Script> PlanWork::write(const PlanRequest& request, const Plan& plan, bool place) const {
+std::shared_ptr<Script> PlanWork::write(const PlanRequest& request, const Plan& plan, bool place) const {
   std::shared_ptr<const Places> places;
   std::vector<OpPlace> fetches;
   if (place && task_.ground.from > 0_B && !plan.gaps.empty()) {
@@ -213,7 +226,7 @@ std::shared_ptr<const Script> PlanWork::write(const PlanRequest& request, const 
   return script;
 }
 
-void PlanWork::publish(std::shared_ptr<const Script> script) {
+void PlanWork::publish(std::shared_ptr<Script> script) {
   if (task_.prepare) task_.prepare(bytes_below(step_, script->plan(), script->places() != nullptr), desk_.is_stale);
   desk_.publish(std::move(script));
 }

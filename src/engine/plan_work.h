@@ -19,7 +19,7 @@ class PlanWork {
   struct Desk {
     std::function<bool()> is_stale;    // the answer no longer matters
     std::function<bool()> is_untaken;  // the last script lies there still
-    std::function<void(std::shared_ptr<const Script>)> publish;
+    std::function<void(std::shared_ptr<Script>)> publish;
   };
 
   // `plan`: the best so far, of this step for another budget or empty.
@@ -30,9 +30,13 @@ class PlanWork {
   void run();
 
  private:
-  // The first, with places for its blocks, or without any where those would cost too much.
+  // The first for whoever has none, soon.
+  void begin_by_price();
+  // The first of the search, with places for its blocks, or without any where those would cost too much.
   void begin();
-  [[nodiscard]] std::shared_ptr<const Script> plan_and_place();
+  // What is worth a decision.
+  [[nodiscard]] Bytes smallest() const;
+  [[nodiscard]] std::shared_ptr<Script> plan_and_place();
   void search();
   void search_everywhere(int look, std::uint32_t& seed);
   [[nodiscard]] std::vector<Plan> begin_everywhere(int tries, std::uint32_t& seed);
@@ -41,11 +45,11 @@ class PlanWork {
   void tell(bool last);
   [[nodiscard]] bool is_news(const Prediction& found, bool last) const;
   // Plans for less and less until the plan's blocks have places; null when that leads nowhere.
-  [[nodiscard]] std::shared_ptr<const Script> try_place(PlanRequest& request, Plan& plan);
+  [[nodiscard]] std::shared_ptr<Script> try_place(PlanRequest& request, Plan& plan);
   // The plan for less memory than it was made for.
   [[nodiscard]] Plan with_less(const PlanRequest& request, const Plan& plan, int round) const;
-  [[nodiscard]] std::shared_ptr<const Script> write(const PlanRequest& request, const Plan& plan, bool place) const;
-  void publish(std::shared_ptr<const Script> script);
+  [[nodiscard]] std::shared_ptr<Script> write(const PlanRequest& request, const Plan& plan, bool place) const;
+  void publish(std::shared_ptr<Script> script);
 
   const PlanTask& task_;
   const Liveness& step_;

@@ -18,6 +18,10 @@ void Planner::start(PlanTask task) {
     script_.reset();
     standing_.reset();
     busy_ = true;
+    asked_ = std::chrono::steady_clock::now();
+    tells_time_ = !at_once;
+    tells_first_ = task.from == SearchFrom::nothing && !task.foreseen;
+    if (tells_first_) first_.reset();
     if (!at_once) task_ = task;
     if (!at_once && !thread_.joinable()) thread_ = std::jthread([this](std::stop_token stop) { run(std::move(stop)); });
   }
@@ -39,9 +43,19 @@ std::optional<Prediction> Planner::offer() const {
   return script_ ? std::optional(script_->predicted()) : std::nullopt;
 }
 
+bool Planner::offers_places() const {
+  const std::lock_guard lock(mutex_);
+  return script_ && script_->places();
+}
+
 std::optional<Prediction> Planner::take_standing() {
   const std::lock_guard lock(mutex_);
   return std::exchange(standing_, std::nullopt);
+}
+
+std::optional<FirstPlan> Planner::first() const {
+  const std::lock_guard lock(mutex_);
+  return first_;
 }
 
 std::shared_ptr<const Script> Planner::take() {
@@ -84,9 +98,13 @@ bool Planner::is_stale() const {
   return task_.has_value() || !busy_ || thread_.get_stop_token().stop_requested();
 }
 
-void Planner::publish(std::shared_ptr<const Script> script) {
+void Planner::publish(std::shared_ptr<Script> script) {
   const std::lock_guard lock(mutex_);
-  if (!task_ && busy_) script_ = std::move(script);
+  if (!task_ && busy_) {
+    if (tells_time_) script->set_took({std::chrono::nanoseconds(std::chrono::steady_clock::now() - asked_).count()});
+    if (tells_first_ && !first_) first_ = FirstPlan{script->predicted(), script->took()};
+    script_ = std::move(script);
+  }
   changed_.notify_all();
 }
 
@@ -96,7 +114,7 @@ void Planner::work(const PlanTask& task) {
   if (!whole || whole->ops == 0) return;
   const std::shared_ptr<const Liveness> step = task.foreseen ? task.foreseen : std::make_shared<const Liveness>(task.steps->trace, *whole);
   PlanWork work(task, *step, plan_, {.is_stale = [this] { return is_stale(); }, .is_untaken = [this] { return offer().has_value(); },
-                                     .publish = [this](std::shared_ptr<const Script> script) { publish(std::move(script)); }});
+                                     .publish = [this](std::shared_ptr<Script> script) { publish(std::move(script)); }});
   if (work.standing()) {
     const std::lock_guard lock(mutex_);
     if (!task_) standing_ = work.standing();

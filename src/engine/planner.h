@@ -1,6 +1,7 @@
 // Makes scripts from recorded steps on a thread of its own, the first one soon and better ones while there are any.
 //
-// Asked for `at_once`, everything is done by the thread that asks: same steps, same script, whatever the machine does.
+// Asked for `at_once`, everything is done by the thread that asks: same steps, same script, whatever the machine does; so no
+// time is told either.
 #pragma once
 
 #include <chrono>
@@ -39,6 +40,12 @@ struct PlanTask {
   std::function<void(Bytes bytes, const std::function<bool()>& stop)> prepare = {};
 };
 
+// What the first script for a step promised, and how long it took to make: what the search after it has gained is seen beside it.
+struct FirstPlan {
+  Prediction predicted;
+  Nanos took;
+};
+
 class Planner {
  public:
   Planner() = default;
@@ -51,8 +58,12 @@ class Planner {
   void cancel();
   // What the newest script that nobody took yet promises.
   [[nodiscard]] std::optional<Prediction> offer() const;
+  // Whether that has places for its blocks.
+  [[nodiscard]] bool offers_places() const;
   // What the task's standing script promises as things are now: told once.
   [[nodiscard]] std::optional<Prediction> take_standing();
+  // Of the step that scripts were asked for last, whatever its budget was since. Empty: there is none yet.
+  [[nodiscard]] std::optional<FirstPlan> first() const;
   // The newest script that nobody took yet; null when there is none.
   [[nodiscard]] std::shared_ptr<const Script> take();
   [[nodiscard]] bool busy() const;
@@ -68,7 +79,7 @@ class Planner {
   void run(std::stop_token stop);
   void work(const PlanTask& task);
   [[nodiscard]] bool is_stale() const;
-  void publish(std::shared_ptr<const Script> script);
+  void publish(std::shared_ptr<Script> script);
 
   mutable std::mutex mutex_;
   std::condition_variable_any changed_;
@@ -76,6 +87,9 @@ class Planner {
   bool busy_ = false;
   std::shared_ptr<const Script> script_;
   std::optional<Prediction> standing_;
+  std::optional<FirstPlan> first_;
+  std::chrono::steady_clock::time_point asked_;  // when the task came
+  bool tells_time_ = false, tells_first_ = false;
   Plan plan_;  // the best so far: the working thread's
   std::jthread thread_;
 };

@@ -75,6 +75,9 @@ class Script {
   [[nodiscard]] Bytes peak_beside_gaps() const { return peak_beside_; }
   // The op that wants the gap's storage back; from op_count() on: of the next step.
   [[nodiscard]] OpPlace end(std::uint32_t gap) const { return ends_[gap]; }
+  // To make, since it was asked for; zero where that is nobody's business.
+  void set_took(Nanos took) { took_ = took; }
+  [[nodiscard]] Nanos took() const { return took_; }
   [[nodiscard]] std::string_view reason(std::uint32_t gap) const { return gap < reasons_.size() ? std::string_view(reasons_[gap]) : ""; }
 
  private:
@@ -97,6 +100,7 @@ class Script {
   std::vector<OpPlace> ends_;
   std::vector<std::string> reasons_;
   Plan plan_;
+  Nanos took_;
 };
 
 }  // namespace spillway

@@ -238,7 +238,7 @@ void Engine::change_course(Lock& lock) {
   }
   const std::optional<Prediction> offered = planner_.offer();
   if (!offered) return;
-  const bool good = course_.script && !course_.outdated && course_.missed == 0 && course_.surprises == 0;
+  const bool good = course_.is_good(planner_.offers_places());
   const Nanos now = good ? course_.promise.time : 0_ns;
   const bool far_better = good && (offered->over < course_.promise.over || offered->time.count < now.count - now.count / kFarWorth);
   if (good && !far_better && !time) return;
@@ -250,7 +250,7 @@ void Engine::change_course(Lock& lock) {
 }
 
 void Engine::follow(std::shared_ptr<const Script> script, Lock& lock) {
-  tape_.plan(options_.plans->name, arena_.limit(), script->predicted());
+  tape_.plan(options_.plans->name, arena_.limit(), script->predicted(), script->took());
   const auto places = script->places();
   course_.set(std::move(script));
   layout_.use(nullptr);

@@ -15,7 +15,8 @@ Event as_event(E event) { return Event(std::move(event)); }
 Event as_event(const OpView& op) {
   const auto list = [](std::span<const StorageId> ids) { return std::vector<StorageId>(ids.begin(), ids.end()); };
   return Op{op.index,     op.name,      op.phase,      op.job,     op.step,         op.stream,        op.start,         op.duration,
-            op.transient, op.workspace, op.replayable, op.why_not, list(op.inputs), list(op.outputs), list(op.mutated), list(op.aliased)};
+            op.transient, op.workspace, op.replayable, op.why_not, list(op.inputs), list(op.outputs), list(op.mutated), list(op.aliased),
+            op.lean};
 }
 
 bool contains(std::span<const StorageId> ids, StorageId id) { return std::ranges::find(ids, id) != ids.end(); }
@@ -128,10 +129,10 @@ void Tape::budget(Bytes bytes) {
   if (on()) write(BudgetChange{.budget = bytes, .job = kJob, .at = now()});
 }
 
-void Tape::plan(std::string_view policy, Bytes budget, const Prediction& predicted) {
+void Tape::plan(std::string_view policy, Bytes budget, const Prediction& predicted, Nanos took) {
   if (!on()) return;
   write(PlanMade{.policy = writer_->intern(policy), .job = kJob, .step = StepIndex{step_}, .budget = budget,
-                 .predicted_peak = predicted.peak, .shortfall = predicted.over, .predicted_time = predicted.time, .took = {}, .at = now()});
+                 .predicted_peak = predicted.peak, .shortfall = predicted.over, .predicted_time = predicted.time, .took = took, .at = now()});
 }
 
 void Tape::decide(StorageId storage, Action action, std::uint32_t ops, std::string_view why) {
@@ -181,7 +182,8 @@ void Tape::op(const OpNote& note) {
                .inputs = numbers_of(note.inputs, lists_[0]),
                .outputs = numbers_of(note.outputs, lists_[1]),
                .mutated = numbers_of(note.mutated, lists_[2]),
-               .aliased = numbers_of(note.aliased, lists_[3])};
+               .aliased = numbers_of(note.aliased, lists_[3]),
+               .lean = note.lean};
   if (note.timed) waiting_.push_back({.event = as_event(op), .copy = {}, .timed = true});
   else write(op);
 }

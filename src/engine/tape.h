@@ -31,7 +31,7 @@ struct OpNote {
   Nanos start, duration;
   Bytes transient;
   bool timed = false;        // the device measures it: its duration is told at the step's end
-  Nanos lean;                // of a lean rebuild of its first result; zero: there is none. In memory only
+  Nanos lean;                // of a lean rebuild of its first result; as in Op
   bool replayable = true;    // operators of its kind may be
   std::string_view why_not;  // this call may not be, because; empty: it may
   std::span<const StorageId> inputs, outputs, mutated, aliased;
@@ -68,7 +68,7 @@ class Tape {
   void fact(std::string key, std::string value);
   void budget(Bytes bytes);
   // From the next step on this plan is followed.
-  void plan(std::string_view policy, Bytes budget, const Prediction& predicted);
+  void plan(std::string_view policy, Bytes budget, const Prediction& predicted, Nanos took);
   // By the plan the storage leaves after the op told last, for the next `ops` ops.
   void decide(StorageId storage, Action action, std::uint32_t ops, std::string_view why);
   void birth(const Record& record);

@@ -37,7 +37,7 @@ void Engine::watch_op(std::span<const Use> uses, std::span<Record* const> output
 
 // In the middle of a step: whoever is away since the one before is looked up, and what should be on its way back is due.
 void Engine::join_course(Repertoire::Found found) {
-  tape_.plan(options_.plans->name, arena_.limit(), found.script->predicted());
+  tape_.plan(options_.plans->name, arena_.limit(), found.script->predicted(), found.script->took());
   course_.set(std::move(found.script), std::move(found.spared));
   course_.limit = std::min(course_.limit + found.beside, room_for_plans());
   course_.begin_step();

@@ -25,6 +25,8 @@ constexpr Nanos kSlack = 30_us;
 // By prices: what still lacks after so many changes is better begun by segments.
 constexpr int kFewChanges = 60;
 constexpr int kManyChanges = 150;  // and after so many from segments, from nothing
+// By prices alone: parts of the budget that are left out where the timeline needs more than prices know of.
+constexpr std::array<std::int64_t, 3> kSpareParts{64, 24, 10};
 constexpr int kLooksATry = 10;  // most look at changes that promise nothing, which costs next to nothing
 constexpr std::array<std::uint32_t, 5> kSegments{4, 8, 16, 24, 48};
 
@@ -61,11 +63,19 @@ class Search {
     evaluate();
   }
 
-  void choose() {
-    const std::vector<Remedy> remedies = choose_by_price(problem_, now_);
+  // As if every op took so much more.
+  void choose(Bytes more = 0_B) {
+    Outcome plain = now_;
+    for (Bytes& during : plain.during) during += more;
+    const std::vector<Remedy> remedies = choose_by_price(problem_, plain);
     for (GapPlace gap = 0; gap < problem_.gap_count(); ++gap) choices_[gap] = {remedies[gap], problem_.gaps()[gap].end};
     evaluate();
     evaluate();  // ways back are placed by the times of the evaluation before
+  }
+
+  void keep_all() {
+    choices_.assign(problem_.gap_count(), {});
+    evaluate();
   }
 
   // Whatever a forward pass in so many segments leaves for the backward is dropped, except what crosses a border.
@@ -463,6 +473,17 @@ Plan plan_hybrid(const PlanRequest& request, const Plan& from) {
   offer(search.plan());
   if (best.predicted.over > 0_B) offer(finish_patiently(search));
   return best;
+}
+
+Plan plan_by_price(const PlanRequest& request) {
+  Search search(request);
+  search.choose();
+  for (const std::int64_t part : kSpareParts) {
+    if (search.fits()) break;
+    search.keep_all();
+    search.choose(request.budget / part);
+  }
+  return search.plan();
 }
 
 Plan plan_step_by_step(const PlanRequest& request) {

@@ -15,6 +15,16 @@ namespace {
 
 constexpr int kTriesToFit = 4000;  // where nothing fits so far
 
+// By op of the step: as PlanRequest has it.
+std::vector<Nanos> lean_times(const Trace& trace, const WholeStep& step) {
+  std::vector<Nanos> times;
+  for (std::size_t at = step.begin; at < step.end; ++at) {
+    const auto* op = std::get_if<Op>(&trace.events[at]);
+    if (op != nullptr && op->job == step.job) times.push_back(op->lean);
+  }
+  return times;
+}
+
 // The step as it runs in this budget.
 struct CutStep {
   CutStep(const Trace& whole, Bytes budget) : trace(cut_lists(whole, budget / kListPieces)), step(trace, find(trace)) {}
@@ -27,6 +37,7 @@ struct CutStep {
 
   const Trace trace;
   const Liveness step;
+  const std::vector<Nanos> lean = lean_times(trace, find(trace));
 };
 
 GapPlace find_gap(const Problem& problem, const ToldChoice& decision) {
@@ -46,7 +57,7 @@ GapPlace find_gap(const Problem& problem, const ToldChoice& decision) {
 
 OutlookPoint look_at(const OutlookRequest& request, Bytes budget) {
   const CutStep cut(request.trace, budget);
-  const PlanRequest one{.step = cut.step, .costs = request.costs, .budget = budget};
+  const PlanRequest one{.step = cut.step, .costs = request.costs, .budget = budget, .lean = cut.lean};
   Plan plan = request.policy.plan(one, {});
   if (request.policy.improves && !plan.gaps.empty()) {
     for (int way = 0; way < (plan.predicted.over > 0_B ? kOtherWays : kPatientWay); ++way) {
@@ -64,7 +75,7 @@ OutlookPoint look_at(const OutlookRequest& request, Bytes budget) {
 
 OutlookPoint judge_at(const OutlookRequest& request, Bytes budget, std::span<const ToldChoice> decisions) {
   const CutStep cut(request.trace, budget);
-  const Problem problem({.step = cut.step, .costs = request.costs, .budget = budget});
+  const Problem problem({.step = cut.step, .costs = request.costs, .budget = budget, .lean = cut.lean});
   std::vector<Choice> choices(problem.gap_count());
   for (const ToldChoice& decision : decisions) choices[find_gap(problem, decision)] = {decision.remedy, decision.fetch_at, decision.again};
   return {budget, Timeline(problem).run(choices).sum, {decisions.begin(), decisions.end()}};

@@ -49,16 +49,22 @@ class Market {
   [[nodiscard]] Nanos start_of(OpPlace op) const { return op < ops_ ? starts_[op] : starts_[ops_] + starts_[op - ops_]; }
   [[nodiscard]] double bytes(GapPlace gap) const { return static_cast<double>(problem_.size(gap).count); }
 
+  // The ops in need of this step and the next, in order.
+  [[nodiscard]] std::vector<OpPlace> find_needy() const {
+    std::vector<OpPlace> needy;
+    for (OpPlace op = 0; op < 2 * ops_; ++op) {
+      if (lack_[op % ops_] > 0) needy.push_back(op);
+    }
+    return needy;
+  }
+
   void find_offers() {
+    const std::vector<OpPlace> needy = find_needy();
     for (GapPlace gap = 0; gap < problem_.gap_count(); ++gap) {
       const Gap& over = problem_.gaps()[gap];
-      Offer offer{.gap = gap, .first = kNoPlace};
-      for (OpPlace op = over.begin; op < over.end; ++op) {
-        if (lack_[op % ops_] <= 0) continue;
-        if (offer.first == kNoPlace) offer.first = op;
-        offer.last = op;
-      }
-      if (offer.first == kNoPlace) continue;
+      const auto first = std::ranges::lower_bound(needy, over.begin), end = std::ranges::lower_bound(needy, over.end);
+      if (first == end) continue;
+      Offer offer{.gap = gap, .first = *first, .last = *(end - 1)};
       if (problem_.may_drop(gap)) {
         offer.remedy = Remedy::drop;
         offer.time = static_cast<double>(problem_.rebuild_time(gap).count);
@@ -104,9 +110,16 @@ class Market {
   // What the gap's relief earns by the prices so far.
   [[nodiscard]] double earns(const Offer& offer) const {
     const Gap& over = problem_.gaps()[offer.gap];
-    double sum = 0;
-    for (OpPlace op = offer.first; op <= offer.last && op < over.end; ++op) sum += prices_[op % ops_];
+    const OpPlace end = std::min(offer.last + 1, over.end);
+    double sum = add_prices(0, offer.first, std::min(end, ops_));
+    if (end > ops_) sum = add_prices(sum, offer.first > ops_ ? offer.first - ops_ : 0, end - ops_);
     return sum * bytes(offer.gap);
+  }
+
+  // Of this step's ops [begin, end), on top of `sum`.
+  [[nodiscard]] double add_prices(double sum, OpPlace begin, OpPlace end) const {
+    for (auto op = std::ranges::lower_bound(priced_, begin); op != priced_.end() && *op < end; ++op) sum += prices_[*op];
+    return sum;
   }
 
   // Raises the price at the op until enough gaps leave it. False when nobody can.
@@ -119,6 +132,7 @@ class Market {
     }
     if (bids.empty()) return false;
     std::ranges::sort(bids);
+    if (const auto place = std::ranges::lower_bound(priced_, op); place == priced_.end() || *place != op) priced_.insert(place, op);
     std::int64_t lack = lack_[op];
     for (const auto& [price, at] : bids) {
       if (lack <= 0) break;
@@ -140,6 +154,7 @@ class Market {
   const std::vector<Nanos>& starts_;
   std::vector<std::int64_t> lack_;  // by op: bytes over the budget; negative: to spare
   std::vector<double> prices_;      // nanoseconds per byte
+  std::vector<OpPlace> priced_;     // the ops that have one: few, beside all that a gap covers
   std::vector<Offer> offers_;
   std::vector<Remedy> remedies_;
   std::vector<bool> relieved_;

@@ -15,4 +15,8 @@ namespace spillway {
 // `plain`: the step with everything kept.
 [[nodiscard]] std::vector<Remedy> choose_by_price(const Problem& problem, const Outcome& plain);
 
+// What that makes of the step, in some tens of milliseconds for thousands of ops: something to follow while a better plan is looked
+// for. Where it lacks by the timeline, prices are for a little less memory; it may still lack.
+[[nodiscard]] Plan plan_by_price(const PlanRequest& request);
+
 }  // namespace spillway

@@ -15,6 +15,8 @@ bool is_arithmetic(std::string_view name) {
   return std::ranges::any_of(kWords, [&](std::string_view word) { return name.find(word) != std::string_view::npos; });
 }
 
+Nanos times(Nanos time, double factor) { return {static_cast<std::int64_t>(static_cast<double>(time.count) * factor)}; }
+
 // Shorter ones wait for their launch, not for the card.
 constexpr Nanos kShortest = 3_us;
 
@@ -35,9 +37,11 @@ Trace scale_times(Trace trace, const Card& from, const Card& to) {
   const double memory = static_cast<double>(from.hbm.count) / static_cast<double>(to.hbm.count);
   for (Event& event : trace.events) {
     auto* op = std::get_if<Op>(&event);
-    if (op == nullptr || op->duration <= kShortest) continue;
+    if (op == nullptr) continue;
+    op->lean = op->lean <= kShortest ? op->lean : std::max(kShortest, times(op->lean, memory));
+    if (op->duration <= kShortest) continue;
     const double factor = is_arithmetic(trace.names.at(op->name.index)) ? arithmetic : memory;
-    op->duration = std::max(kShortest, Nanos{static_cast<std::int64_t>(static_cast<double>(op->duration.count) * factor)});
+    op->duration = std::max(kShortest, times(op->duration, factor));
   }
   return trace;
 }

@@ -248,7 +248,7 @@ void Player::tell(const ScoreOp& op, std::span<const Use> uses, std::span<Record
     if (std::ranges::find(outputs, use.record) != outputs.end()) aliased.push_back(use.record->id);
   }
   engine_.note_step_op({.name = op.name, .phase = op.phase, .stream = compute_, .start = begin, .duration = op.duration,
-                        .transient = engine_.peak_in_op(), .timed = slow_clock_ > 0 && engine_.wants_times(), .replayable = op.replayable, .why_not = op.why_not,
+                        .transient = engine_.peak_in_op(), .timed = slow_clock_ > 0 && engine_.wants_times(), .lean = op.lean, .replayable = op.replayable, .why_not = op.why_not,
                         .inputs = in, .outputs = out, .mutated = mutated, .aliased = aliased}, {op.key, op.key});
 }
 
@@ -271,25 +271,52 @@ void Player::keep_recipe(const ScoreOp& op, std::span<const Use> uses) {
     if (!use.write) recipe->ingredients.push_back({use.record, use.record->epoch});
   }
   recipe->time = op.duration;
+  recipe->lean_time = std::min(op.lean, op.duration);
   recipe->step = engine_.step();
   recipe->traced = engine_.tape().latest_op();
   if (self != nullptr) {
+    recipe->rides = op.lean > 0_ns;
     recipe->outputs = {self};
     engine_.append_recipe(self, recipe.release());
     return;
   }
   for (const StoragePlace place : op.outputs) {
     Record* record = records_[place];
-    const bool fresh = record != nullptr && record->born >= op_clock_ && record->size >= engine_.options().smallest;
+    const bool large = record != nullptr && (record->size >= engine_.options().smallest || op.lean > 0_ns);
+    const bool fresh = large && record->born >= op_clock_;
     recipe->outputs.push_back(fresh ? record : nullptr);
     recipe->sizes.push_back(fresh ? record->size : 0_B);
   }
   const std::vector<Record*> outputs = recipe->outputs;
   if (std::ranges::none_of(outputs, [](const Record* record) { return record != nullptr; })) return;
+  if (op.lean > 0_ns) find_lean(*recipe);
   OpRecipe* kept = recipe.release();
   for (Record* record : outputs) {
     if (record != nullptr) engine_.set_recipe(record, kept);
   }
+}
+
+// With other results beside the first, by these; with none, straight from what the maker of an argument read.
+void Player::find_lean(OpRecipe& recipe) {
+  const auto made = [](const Record* record) { return record != nullptr; };
+  if (!made(recipe.outputs.front())) return;
+  if (std::ranges::count_if(recipe.outputs, made) == 1) return find_straight(recipe);
+  for (std::uint16_t at = 1; at < recipe.outputs.size(); ++at) {
+    if (made(recipe.outputs[at])) recipe.sides.push_back({at, recipe.outputs[at]->epoch});
+  }
+}
+
+// A cast of what a norm made, or a sum with what a dropout did: the latter has its mask and nothing else beside.
+void Player::find_straight(OpRecipe& recipe) {
+  const bool sum = recipe.ingredients.size() > 1;
+  const auto source = std::ranges::find_if(recipe.ingredients, [&](const Ingredient& ingredient) {
+    const auto& recipes = ingredient.record->recipes;
+    if (recipes.size() != 1 || recipes[0]->sides.empty() || recipes[0]->outputs.front() != ingredient.record) return false;
+    return !sum || recipes[0]->sides.size() == 1;
+  });
+  if (source == recipe.ingredients.end()) return;
+  recipe.straight = true;
+  std::swap(recipe.ingredients.front(), *source);
 }
 
 void Player::dispose_of_recipes() {

@@ -16,6 +16,8 @@
 
 namespace spillway {
 
+struct OpRecipe;
+
 // An op that did not fit: `lacks` so much more than the budget.
 struct Unfit {
   std::string op;
@@ -71,6 +73,8 @@ class Player final : public Owner {
   void measure(const ScoreOp& op);
   void tell(const ScoreOp& op, std::span<const Use> uses, std::span<Record* const> outputs, Nanos begin);
   void keep_recipe(const ScoreOp& op, std::span<const Use> uses);
+  void find_lean(OpRecipe& recipe);
+  void find_straight(OpRecipe& recipe);
   [[nodiscard]] bool wants_recipe(const ScoreOp& op, std::span<const Use> uses) const;
   void note_floor(const ScoreOp& op, std::span<const Use> uses, Engine::Lock& lock);
   void refuse(std::string op, const Shortage& why);

@@ -6,6 +6,36 @@
 
 namespace spillway {
 
+namespace {
+
+// What a lean rebuild reads beside the op's arguments, which nobody frees meanwhile; none: the op itself is run.
+class Sides {
+ public:
+  Sides(Engine& engine, const Recipe& recipe, const Record& wanted) : engine_(engine) {
+    const auto lock = engine_.lock();
+    records_ = engine_.borrow_sides(recipe, wanted);
+  }
+  ~Sides() {
+    if (records_.empty()) return;
+    const auto lock = engine_.lock();
+    engine_.return_sides(records_);
+  }
+  Sides(const Sides&) = delete;
+  Sides& operator=(const Sides&) = delete;
+
+  [[nodiscard]] std::vector<Use> uses() const {
+    std::vector<Use> uses;
+    for (Record* record : records_) uses.push_back({record, false});
+    return uses;
+  }
+
+ private:
+  Engine& engine_;
+  std::vector<Record*> records_;
+};
+
+}  // namespace
+
 Rebuild::~Rebuild() {
   free_for_now();
   free_siblings();
@@ -59,13 +89,38 @@ void Rebuild::hand_over(Record& record, Record* made, std::span<const ReplayNote
 Record* Rebuild::make(const Record& record) {
   partial_.push_back(nullptr);
   const std::vector<Recipe*> recipes = record.recipes;
-  for (Recipe* recipe : recipes) partial_.back() = run(static_cast<OpRecipe&>(*recipe), record, partial_.back());
+  if (const auto pass = find_pass(recipes, record)) partial_.back() = run_at_once(*pass, record);
+  if (partial_.back() == nullptr) {
+    for (Recipe* recipe : recipes) partial_.back() = run(static_cast<OpRecipe&>(*recipe), record, partial_.back());
+  }
   Record* made = partial_.back();
   partial_.pop_back();
   return made;
 }
 
-Record* Rebuild::run(OpRecipe& recipe, const Record& wanted, Record* so_far) {
+// The op that made it and those that changed it after; or the one that made it and its dead source's maker.
+std::optional<Rebuild::Pass> Rebuild::find_pass(std::span<Recipe* const> recipes, const Record& wanted) const {
+  Pass pass{.readers = {}, .first = &wanted, .time = {}};
+  const auto add = [&](Recipe* recipe) { pass.readers.push_back(static_cast<OpRecipe*>(recipe)); };
+  if (recipes.size() == 1) {
+    if (!recipes[0]->straight) return std::nullopt;
+    const Record* source = pass.first = recipes[0]->ingredients.front().record;
+    const bool again = std::ranges::any_of(temporaries_, [&](const auto& one) { return one.first == source; });
+    if (source->residence != Residence::gone || source->recipes.size() != 1 || again) return std::nullopt;
+    add(source->recipes[0]);
+    add(recipes[0]);
+    pass.time = recipes[0]->lean_time;
+    return pass;
+  }
+  for (Recipe* recipe : recipes) {
+    if (recipe != recipes[0] && !recipe->rides) return std::nullopt;
+    add(recipe);
+    pass.time += recipe->lean_time;
+  }
+  return pass;
+}
+
+void Rebuild::make_dead(const Recipe& recipe, const Record& wanted) {
   for (const Ingredient& ingredient : recipe.ingredients) {
     const Record* source = ingredient.record;
     const bool known = std::ranges::any_of(temporaries_, [&](const auto& one) { return one.first == source; });
@@ -74,12 +129,18 @@ Record* Rebuild::run(OpRecipe& recipe, const Record& wanted, Record* so_far) {
     temporaries_.emplace_back(source, made);
     player_.rebuilt_ += made->size;
   }
-  Engine& engine = player_.engine();
-  std::vector<Use> uses;
-  auto lock = engine.lock();
+}
+
+void Rebuild::add_living(const Recipe& recipe, const Record& wanted, std::vector<Use>& uses) const {
   for (const Ingredient& ingredient : recipe.ingredients) {
     if (ingredient.record != &wanted && ingredient.record->residence != Residence::gone) uses.push_back({ingredient.record, false});
   }
+}
+
+template <class Execute>
+void Rebuild::run_with(const std::vector<Use>& uses, const Record& wanted, Record*& so_far, Execute execute) {
+  Engine& engine = player_.engine();
+  auto lock = engine.lock();
   if (const auto why = engine.acquire(uses, player_.compute_, lock)) {
     player_.last_shortage_ = *why;
     throw Player::NoRoom{};
@@ -87,7 +148,7 @@ Record* Rebuild::run(OpRecipe& recipe, const Record& wanted, Record* so_far) {
   lock.unlock();
   player_.meter_.mark(Spent::fetch);
   try {
-    Record* made = execute(recipe, wanted);
+    Record* made = execute();
     if (made != nullptr) so_far = made;
   } catch (...) {
     lock.lock();
@@ -99,9 +160,28 @@ Record* Rebuild::run(OpRecipe& recipe, const Record& wanted, Record* so_far) {
   const bool own = &wanted == &target_;
   if (own) replays_.push_back(latest_);
   engine.note_replay(own ? nullptr : so_far, latest_);
-  lock.unlock();
+}
+
+Record* Rebuild::run(OpRecipe& recipe, const Record& wanted, Record* so_far) {
+  make_dead(recipe, wanted);
+  const Sides sides(player_.engine(), recipe, wanted);
+  std::vector<Use> uses = sides.uses();
+  const bool lean = !uses.empty();
+  add_living(recipe, wanted, uses);
+  run_with(uses, wanted, so_far, [&] { return lean ? execute_lean(recipe, wanted, recipe.lean_time) : execute(recipe, wanted); });
   settle_siblings(recipe);
   return so_far;
+}
+
+Record* Rebuild::run_at_once(const Pass& pass, const Record& wanted) {
+  for (const OpRecipe* reader : pass.readers) make_dead(*reader, *pass.first);
+  const Sides sides(player_.engine(), *pass.readers.front(), *pass.first);
+  std::vector<Use> uses = sides.uses();
+  if (uses.empty()) return nullptr;
+  for (const OpRecipe* reader : pass.readers) add_living(*reader, *pass.first, uses);
+  Record* made = nullptr;
+  run_with(uses, wanted, made, [&] { return execute_lean(*(pass.first == &wanted ? pass.readers.front() : pass.readers.back()), wanted, pass.time); });
+  return made;
 }
 
 // Memory as the op took it the first time, in that order. The result that is wanted; null for an op that changes what is there
@@ -140,6 +220,16 @@ Record* Rebuild::execute(OpRecipe& recipe, const Record& wanted) {
   free(workspace);
   free_for_now();
   latest_ = {recipe.traced, begin, op.duration};
+  return made;
+}
+
+Record* Rebuild::execute_lean(const OpRecipe& shown, const Record& wanted, Nanos time) {
+  Record* made = partial_.back() = player_.allocate(wanted.size, shown.op.name);
+  player_.meter_.mark(Spent::room);
+  const Nanos begin = player_.device_.now();
+  player_.device_.compute(player_.compute_, time);
+  player_.meter_.mark(Spent::rebuilds, time);
+  latest_ = {shown.traced, begin, time, /*lean=*/true};
   return made;
 }
 

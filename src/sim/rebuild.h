@@ -1,9 +1,12 @@
 // One rebuild of a dropped storage on the simulated card: its recipes run again, in order.
 //
 // As the torch adapter does it: dead ancestors become temporaries that live as long as the rebuild, an op makes all its
-// results and takes its workspace, and results whose own storages are dropped go home with the one that was wanted.
+// results and takes its workspace, and results whose own storages are dropped go home with the one that was wanted. A lean
+// rebuild makes that one alone, and so does one pass over several ops: see Note [Lean rebuilds] in engine/recipe.h.
 #pragma once
 
+#include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -24,12 +27,28 @@ class Rebuild {
   void run();
 
  private:
+  // Ops that are made again as one.
+  struct Pass {
+    std::vector<OpRecipe*> readers;  // whose arguments it reads; the first has the sides
+    const Record* first = nullptr;   // what that one made
+    Nanos time;
+  };
   using Siblings = std::vector<std::pair<std::size_t, Record*>>;  // by position among the results
 
   [[nodiscard]] Record* make(const Record& record);
   [[nodiscard]] Record* run(OpRecipe& recipe, const Record& wanted, Record* so_far);
+  // Empty: op by op.
+  [[nodiscard]] std::optional<Pass> find_pass(std::span<Recipe* const> recipes, const Record& wanted) const;
+  // Null when its sides are not there: then the ops run one by one.
+  [[nodiscard]] Record* run_at_once(const Pass& pass, const Record& wanted);
+  void make_dead(const Recipe& recipe, const Record& wanted);
+  void add_living(const Recipe& recipe, const Record& wanted, std::vector<Use>& uses) const;
+  template <class Execute>
+  void run_with(const std::vector<Use>& uses, const Record& wanted, Record*& so_far, Execute execute);
   [[nodiscard]] Record* take_memory(const OpRecipe& recipe, const Record& wanted);
   [[nodiscard]] Record* execute(OpRecipe& recipe, const Record& wanted);
+  // One pass that makes what is wanted, beside nothing else.
+  [[nodiscard]] Record* execute_lean(const OpRecipe& shown, const Record& wanted, Nanos time);
   void hand_over(Record& record, Record* made, std::span<const ReplayNote> replays);
   void free(Record* record);
   void free_for_now();

@@ -24,6 +24,7 @@ struct ScoreOp {
   Phase phase = Phase::unknown;
   std::uint64_t key = 0;           // as the engine knows ops: what it is and how large its arguments are
   Nanos duration;
+  Nanos lean;                      // as in Op
   Bytes workspace;                 // beyond what is born in it
   bool replayable = false;
   bool view = false;               // reads nothing: nobody need be there for it

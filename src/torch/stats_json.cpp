@@ -11,14 +11,24 @@ namespace {
 
 double seconds(Nanos time) { return static_cast<double>(time.count) * 1e-9; }
 
-// Null while no plan is followed.
-nlohmann::ordered_json plan_json(const EngineStats& stats) {
-  if (!stats.predicted) return nullptr;
-  const Prediction& predicted = *stats.predicted;
+nlohmann::ordered_json plan_json(const Prediction& predicted) {
   return {{"step_seconds", seconds(predicted.time)}, {"plain_step_seconds", seconds(predicted.plain_time)},
           {"stall_seconds", seconds(predicted.stall)}, {"rebuild_seconds", seconds(predicted.rebuild)},
           {"peak_bytes", predicted.peak.count}, {"over_bytes", predicted.over.count},
           {"moved_bytes", predicted.moved.count}, {"rebuilt_bytes", predicted.rebuilt.count}};
+}
+
+// Null while no plan is followed.
+nlohmann::ordered_json followed_json(const EngineStats& stats) {
+  return stats.predicted ? plan_json(*stats.predicted) : nullptr;
+}
+
+// Null before there was one.
+nlohmann::ordered_json first_json(const EngineStats& stats) {
+  if (!stats.first_plan) return nullptr;
+  nlohmann::ordered_json json = plan_json(stats.first_plan->predicted);
+  json["took_seconds"] = seconds(stats.first_plan->took);
+  return json;
 }
 
 // Each byte once: the parts add up to the floor. An op may give away an output that it did not make.
@@ -63,7 +73,8 @@ std::string stats_json(Adapter& adapter) {
   json["planning_seconds"] = seconds(stats.planning);
   json["placed_steps"] = stats.placed_steps;
   json["misplaced_blocks"] = stats.misplaced;
-  json["plan"] = plan_json(stats);
+  json["plan"] = followed_json(stats);
+  json["first_plan"] = first_json(stats);
   json["cache"] = {{"warm", stats.warm_start}, {"problem", stats.store_problem.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(stats.store_problem)}};
   json["live_bytes"] = stats.live.count;
   json["reserved_bytes"] = stats.reserved.count;

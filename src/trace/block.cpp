@@ -69,14 +69,15 @@ std::span<const std::uint8_t> BlockBuilder::seal() {
 }
 
 void check_file_header(std::span<const std::uint8_t> header, std::string_view file) {
-  const FileHeader expected = make_file_header();
+  FileHeader expected = make_file_header();
+  if (header.size() > 8 && header[8] >= kOldestVersion && header[8] < kFormatVersion) expected[8] = header[8];
   const auto same = std::ranges::mismatch(header, expected);
   const auto at = static_cast<std::size_t>(same.in1 - header.begin());
   if (same.in1 == header.end()) return;
   if (at < kFileMagic.size()) fail_input(file, at, "expected a Spillway trace, which begins with \"SPILLWAY\"");
-  if (header.size() < 12) fail_input(file, at, fmt::format("expected version {} of the trace format", kFormatVersion));
+  if (header.size() < 12) fail_input(file, at, fmt::format("expected version {} to {} of the trace format", kOldestVersion, kFormatVersion));
   fail_input(file, 8,
-             fmt::format("expected version {} of the trace format, found {}", kFormatVersion,
+             fmt::format("expected version {} to {} of the trace format, found {}", kOldestVersion, kFormatVersion,
                          take_number<std::uint32_t>(header.subspan(8))));
 }
 
@@ -91,9 +92,10 @@ BlockShape parse_block_header(const BlockHeader& header, std::string_view file, 
   if (take_number<std::uint64_t>(at.subspan(24)) != checksum(at.first(24)))
     fail_input(file, offset, "expected a block header with its checksum, found a damaged one");
   const auto version = take_number<std::uint16_t>(at.subspan(4));
-  if (version != kFormatVersion)
-    fail_input(file, offset + 4, fmt::format("expected version {} of a block, found {}", kFormatVersion, version));
-  const BlockShape shape{take_number<std::uint32_t>(at.subspan(8)), take_number<std::uint32_t>(at.subspan(12)),
+  if (version < kOldestVersion || version > kFormatVersion)
+    fail_input(file, offset + 4,
+               fmt::format("expected version {} to {} of a block, found {}", kOldestVersion, kFormatVersion, version));
+  const BlockShape shape{version, take_number<std::uint32_t>(at.subspan(8)), take_number<std::uint32_t>(at.subspan(12)),
                          take_number<std::uint64_t>(at.subspan(16))};
   if (shape.length > kMaxPayloadBytes)
     fail_input(file, offset + 8,

@@ -19,7 +19,6 @@
 
 namespace spillway {
 
-inline constexpr std::uint16_t kFormatVersion = 1;
 inline constexpr std::size_t kFileHeaderBytes = 16;
 inline constexpr std::size_t kBlockHeaderBytes = 32;
 // Blocks are closed when they reach this: one write per some 2,000 ops, and no more than that lost in a crash.
@@ -31,6 +30,7 @@ using FileHeader = std::array<std::uint8_t, kFileHeaderBytes>;
 using BlockHeader = std::array<std::uint8_t, kBlockHeaderBytes>;
 
 struct BlockShape {
+  std::uint16_t version = kFormatVersion;
   std::uint32_t length = 0;  // of the payload, in bytes
   std::uint32_t events = 0;
   std::uint64_t checksum = 0;  // of the payload
@@ -81,8 +81,8 @@ void decode_blocks(std::span<const std::uint8_t> blocks, EventScratch& scratch, 
   while (!blocks.empty()) {
     BlockHeader header;
     std::ranges::copy(blocks.first(kBlockHeaderBytes), header.begin());
-    const std::size_t length = parse_block_header(header, "a block in memory", 0).length;
-    Decoder decoder(blocks.subspan(kBlockHeaderBytes, length), {"a block in memory", 0});
+    const auto [version, length, events, sum] = parse_block_header(header, "a block in memory", 0);
+    Decoder decoder(blocks.subspan(kBlockHeaderBytes, length), {"a block in memory", 0}, version);
     while (!decoder.done()) decode_event(decoder, scratch, take);
     blocks = blocks.subspan(kBlockHeaderBytes + length);
   }

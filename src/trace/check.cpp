@@ -46,6 +46,10 @@ class Checker {
   void operator()(std::string_view, const T&) {}
   template <class T>
   void announced(std::string_view, const T&) {}
+  template <class T>
+  void since(std::uint16_t, std::string_view field, const T& value) {
+    (*this)(field, value);
+  }
   void moment(std::string_view field, Nanos at) { not_negative(field, at.count); }
 
  private:

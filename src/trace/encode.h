@@ -34,7 +34,7 @@ struct Differences {
   return static_cast<std::int64_t>((value >> 1) ^ (0 - (value & 1)));
 }
 
-// No more bytes than this for the fields of an event, lists and texts aside: 16 fields of at most 10 bytes.
+// No more bytes than this for the fields of an event, lists and texts aside: 17 fields of at most 10 bytes.
 inline constexpr std::size_t kMaxFieldBytes = 256;
 
 class Encoder {
@@ -94,6 +94,10 @@ class Encoder {
     put(text.size());
     for (const char c : text) bytes_[used_++] = static_cast<std::uint8_t>(c);
   }
+  template <class T>
+  void since(std::uint16_t, std::string_view field, const T& value) {
+    (*this)(field, value);
+  }
   void moment(std::string_view, Nanos at) {
     const auto now = static_cast<std::uint64_t>(at.count);
     put(zigzag(static_cast<std::int64_t>(now - last_.moment)));
@@ -131,7 +135,8 @@ struct Origin {
 
 class Decoder {
  public:
-  Decoder(std::span<const std::uint8_t> bytes, Origin origin) : bytes_(bytes), origin_(origin) {}
+  Decoder(std::span<const std::uint8_t> bytes, Origin origin, std::uint16_t version = kFormatVersion)
+      : bytes_(bytes), origin_(origin), version_(version) {}
 
   [[nodiscard]] bool done() const { return at_ == bytes_.size(); }
   [[nodiscard]] std::uint64_t offset() const { return origin_.offset + at_; }
@@ -172,6 +177,11 @@ class Decoder {
     for (Nanos& value : values) value.count = unzigzag(take(field));
   }
   void operator()(std::string_view field, std::string& text);
+  template <class T>
+  void since(std::uint16_t version, std::string_view field, T& value) {
+    if (version_ >= version) (*this)(field, value);
+    else value = {};
+  }
   void moment(std::string_view field, Nanos& at) {
     last_.moment += static_cast<std::uint64_t>(unzigzag(take(field)));
     at.count = static_cast<std::int64_t>(last_.moment);
@@ -199,6 +209,7 @@ class Decoder {
 
   std::span<const std::uint8_t> bytes_;
   Origin origin_;
+  std::uint16_t version_;
   std::size_t at_ = 0;
   Differences last_;
 };

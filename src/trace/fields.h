@@ -1,9 +1,10 @@
 // Every event described once: its number in files, its word, and its fields in order.
 //
 // The binary encoder and decoder and both directions of JSON are visitors over these descriptions, so a field cannot be
-// written in one place and forgotten in another. A visitor is called as v("field", value), and as v.moment("at", value)
-// for points in time, which files store as differences. Numbers and the order of fields are the file format: a change
-// here is a new kFormatVersion (block.h).
+// written in one place and forgotten in another. A visitor is called as v("field", value), as v.moment("at", value)
+// for points in time, which files store as differences, and as v.since(version, "field", value) for what files of an
+// earlier version have not: read from those, it is what an event has by itself. Numbers and the order of fields are the
+// file format: a change here is a new kFormatVersion.
 #pragma once
 
 #include <array>
@@ -15,6 +16,8 @@
 #include "trace/event.h"
 
 namespace spillway {
+
+inline constexpr std::uint16_t kFormatVersion = 2, kOldestVersion = 1;  // that is written; that is read
 
 struct EventTag {
   std::uint8_t number;  // in files; never 0, so that a run of zeros is no event
@@ -158,6 +161,7 @@ void each_field(V& v, E& e) {
   v("outputs", e.outputs);
   v("mutated", e.mutated);
   v("aliased", e.aliased);
+  v.since(2, "lean", e.lean);
 }
 
 template <class V, Like<Allocation> E>

@@ -17,7 +17,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json first_line() { return {{"trace", "spillway"}, {"version", 1}, {"times", "ns"}, {"sizes", "bytes"}}; }
+Json first_line(std::uint16_t version = kFormatVersion) {
+  return {{"trace", "spillway"}, {"version", version}, {"times", "ns"}, {"sizes", "bytes"}};
+}
 
 // Fills an object from the fields of an event.
 struct ToJson {
@@ -55,14 +57,24 @@ struct ToJson {
     Json& array = at(field) = Json::array();
     for (const Nanos value : values) array.push_back(value.count);
   }
+  template <class T>
+  void since(std::uint16_t, std::string_view field, const T& value) {
+    (*this)(field, value);
+  }
   void moment(std::string_view field, Nanos at_time) { at(field) = at_time.count; }
+};
+
+// What a line is read with.
+struct Reading {
+  const NameBook& names;
+  const std::string& where;
+  std::uint16_t version;
 };
 
 // Fills the fields of an event from an object.
 class FromJson {
  public:
-  FromJson(const Json& object, const NameBook& names, const std::string& where)
-      : object_(object), names_(names), where_(where) {}
+  FromJson(const Json& object, const Reading& reading) : object_(object), names_(reading.names), where_(reading.where), version_(reading.version) {}
 
   [[noreturn]] void fail(std::string_view field, const std::string& expected, const Json& found) const {
     const std::string shown = clean_text(found.dump(-1, ' ', false, Json::error_handler_t::replace), 60);
@@ -121,6 +133,10 @@ class FromJson {
     if (found.size() != N) fail(field, fmt::format("{} numbers", N), found);
     for (std::size_t i = 0; i < N; ++i) values[i].count = whole_of(field, found[i]);
   }
+  template <class T>
+  void since(std::uint16_t version, std::string_view field, T& value) {
+    if (version_ >= version) (*this)(field, value);
+  }
   void moment(std::string_view field, Nanos& at) { at.count = whole_of(field, take(field)); }
 
  private:
@@ -151,6 +167,7 @@ class FromJson {
   const Json& object_;
   const NameBook& names_;
   const std::string& where_;
+  const std::uint16_t version_;
   std::vector<std::string> fields_;
 };
 
@@ -188,15 +205,24 @@ std::string all_words(std::variant<E...>*) {
   return fmt::format("{}", fmt::join({kTag<E>.word...}, ", "));
 }
 
-Event parse_event(const std::string& line, const NameBook& names, const std::string& where) {
-  const Json object = parse_object(line, where);
-  FromJson from(object, names, where);
+Event parse_event(const std::string& line, const Reading& reading) {
+  const Json object = parse_object(line, reading.where);
+  FromJson from(object, reading);
   const auto tag = object.find("event");
   const bool is_text = tag != object.end() && tag->is_string();
   constexpr Event* kinds = nullptr;
   auto event = is_text ? event_of(tag->get_ref<const std::string&>(), from, kinds) : std::nullopt;
   if (!event) from.fail("event", "one of " + all_words(kinds), tag == object.end() ? Json(nullptr) : *tag);
   return std::move(*event);
+}
+
+// By the first line.
+std::uint16_t version_of(const std::string& line, const std::string& where) {
+  const Json told = parse_object(line, where);
+  for (std::uint16_t version = kFormatVersion; version >= kOldestVersion; --version) {
+    if (told == first_line(version)) return version;
+  }
+  throw InputError(fmt::format("{}: expected {}", where, first_line().dump()));
 }
 
 }  // namespace
@@ -226,13 +252,12 @@ Trace import_jsonl(std::istream& in, const std::string& file) {
   std::string line;
   std::getline(in, line);
   std::string where = file + ": line 1";
-  if (parse_object(line, where) != first_line())
-    throw InputError(fmt::format("{}: expected {}", where, first_line().dump()));
+  const std::uint16_t version = version_of(line, where);
   Trace trace;
   NameBook names;
   for (std::size_t number = 2; std::getline(in, line); ++number) {
     where = fmt::format("{}: line {}", file, number);
-    trace.events.push_back(parse_event(line, names, where));
+    trace.events.push_back(parse_event(line, {names, where, version}));
     const Name* name = std::get_if<Name>(&trace.events.back());
     if (name == nullptr) continue;
     if (const auto problem = names.announce(*name)) throw InputError(fmt::format("{}: {}", where, *problem));

@@ -42,6 +42,10 @@ struct UnknownName {
   void operator()(std::string_view, const T&) {}
   template <class T>
   void announced(std::string_view, const T&) {}
+  template <class T>
+  void since(std::uint16_t, std::string_view field, const T& value) {
+    (*this)(field, value);
+  }
   void moment(std::string_view, const Nanos&) {}
 };
 
@@ -96,7 +100,7 @@ bool TraceReader::read_block() {
   }
   if (checksum(payload_) != shape.checksum)
     fail_input(file_, begin + kBlockHeaderBytes, "expected a block that matches its checksum, found a damaged one");
-  decoder_.emplace(payload_, Origin{file_, begin + kBlockHeaderBytes});
+  decoder_.emplace(payload_, Origin{file_, begin + kBlockHeaderBytes}, shape.version);
   events_left_ = shape.events;
   return true;
 }

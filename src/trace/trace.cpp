@@ -37,6 +37,10 @@ class Renumber {
   void operator()(std::string_view, T&) {}
   template <class T>
   void announced(std::string_view, T&) {}
+  template <class T>
+  void since(std::uint16_t, std::string_view field, T& value) {
+    (*this)(field, value);
+  }
   void moment(std::string_view, Nanos&) {}
 
  private:

@@ -162,3 +162,39 @@ def test_a_card_of_ones_own_is_read_from_a_file(vgg, tmp_path):
     arguments = ["--budget", "80%", "--policy", "lru", "--json"]
     slow, v100 = (json.loads(tool("simulate", vgg, "--card", card, *arguments)) for card in (tmp_path / "card.json", "v100"))
     assert slow["steps"][-1]["stall_fetch_ns"] > 5 * v100["steps"][-1]["stall_fetch_ns"]
+
+
+# As a card's trace has them: a batch norm from its statistics, and what changes its result in place in the same pass.
+LEAN = {"aten.native_batch_norm.default": 2 / 5, "aten.relu_.default": 1e-6}
+
+
+@pytest.fixture(scope="module")
+def resnets(tmp_path_factory):
+    """The same step without and with lean times."""
+    folder = tmp_path_factory.mktemp("resnets")
+    plain, lines, lean = folder / "plain.spt", folder / "all.jsonl", folder / "lean.spt"
+    tool("import", TRACES / "resnet50_b256.json.gz", "-o", plain)
+    tool("export", plain, "-o", lines)
+    head, *events = map(json.loads, lines.read_text().splitlines())
+    for event in events:
+        if event["event"] == "op" and event["name"] in LEAN:
+            event["lean"] = max(int(event["duration"] * LEAN[event["name"]]), 1)
+    lines.write_text("".join(json.dumps(line) + "\n" for line in [head, *events]))
+    tool("import", lines, "-o", lean)
+    return plain, lean
+
+
+def test_a_plan_of_a_step_with_lean_times_foretells_less(resnets):
+    plain, lean = (json.loads(tool("plan", trace, "--budget", "43%", "--json"))["budgets"][0] for trace in resnets)
+    assert plain["shortfall_bytes"] == lean["shortfall_bytes"] == 0
+    told = json.loads(tool("plan", resnets[0], "--budget", "43%", "--json"))["plain_time_ns"]
+    assert lean["time_ns"] - told < 0.8 * (plain["time_ns"] - told)
+
+
+def test_simulated_rebuilds_take_the_lean_times_that_the_plan_foretold(resnets):
+    plain, lean = (json.loads(tool("simulate", trace, "--budget", "43%", "--json")) for trace in resnets)
+    assert lean["fits"] and lean["violations"] == 0
+    over = [told["steps"][-1]["time_ns"] - told["plain_time_ns"] for told in (plain, lean)]
+    assert over[1] < 0.9 * over[0]
+    last = lean["steps"][-1]
+    assert abs(last["time_ns"] / last["predicted_ns"] - 1) < 0.02

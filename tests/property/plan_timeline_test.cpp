@@ -32,16 +32,17 @@ struct Compared {
   Bytes peak, predicted_peak;
   double off = 0;  // of the predicted time, as a fraction
   Bytes rebuilt;
+  std::int64_t lean = 0;
 };
 
 struct Kind {
-  bool seeds = false, places = true;
+  bool seeds = false, places = true, lean = false;
 };
 
-// Every other pair of seeds has storages of one size, the rest of four.
+// Every other pair of seeds has storages of one size, the rest of four; lean ones have one.
 Compared compare(std::uint32_t seed, Kind kind) {
-  const bool varied = seed / 2 % 2 == 1;
-  const Trace trace = RandomStep({.layers = 6 + static_cast<int>(seed % 20), .size = varied ? 6_MiB : 16_MiB, .seeds = kind.seeds, .sizes = varied ? 4 : 1}, seed).make();
+  const bool varied = !kind.lean && seed / 2 % 2 == 1;
+  const Trace trace = RandomStep({.layers = 6 + static_cast<int>(seed % 20), .size = varied ? 6_MiB : 16_MiB, .seeds = kind.seeds, .lean = kind.lean, .sizes = varied ? 4 : 1}, seed).make();
   const Liveness step(trace, *find_steady_step(trace));
   const Bytes peak = live_curve(step).peak, floor = find_floor(step).bytes;
   const Bytes budget = round_up(floor + (peak - floor) * static_cast<std::int64_t>(1 + seed % 8) / 10, 16_MiB) + 32_MiB;
@@ -56,7 +57,8 @@ Compared compare(std::uint32_t seed, Kind kind) {
           .peak = last.peak_live,
           .predicted_peak = last.predicted.peak_home,
           .off = static_cast<double>(last.time.count) / static_cast<double>(last.predicted.time.count) - 1,
-          .rebuilt = last.rebuilt};
+          .rebuilt = last.rebuilt,
+          .lean = result.stats.lean_rebuilds};
 }
 
 // Parts of the time. Steps are as long as was foretold, or shorter: the timeline lets all that moves over the step's end begin its way
@@ -115,6 +117,24 @@ TEST(PlanTimeline, IsNearWhereBlocksHaveNoPlaces) {
   }
   EXPECT_GT(planned, static_cast<int>(seeds) * 9 / 10);
   EXPECT_LT(sum / planned, 0.01);
+}
+
+// The same where much is made again in one pass from small results that stay. Of forty peaks one, seed 16's, is a storage above the
+// predicted one: what the engine takes there beside is not found yet.
+TEST(PlanTimeline, KnowsWhatIsRebuiltLean) {
+  int planned = 0, lean = 0, unequal = 0;
+  const auto seeds = static_cast<std::uint32_t>(scaled(40));
+  for (std::uint32_t seed = 0; seed < seeds; ++seed) {
+    const Compared found = compare(seed, {.places = false, .lean = true});
+    if (!found.planned || found.surprised) continue;
+    ++planned;
+    lean += found.lean > 0 ? 1 : 0;
+    unequal += found.peak != found.predicted_peak ? 1 : 0;
+    EXPECT_LT(std::abs(found.off), 0.06) << seed;
+  }
+  EXPECT_GT(planned, static_cast<int>(seeds) * 2 / 3);
+  EXPECT_GT(lean, planned / 2);
+  EXPECT_LE(unequal, planned / 20);
 }
 
 }  // namespace

@@ -1,7 +1,8 @@
 // Random training steps: a chain of layers with skips, its backward in reverse, an optimizer.
 //
 // All storages of one size, so that memory is never there in pieces: what is left is who is where, and when; or of `sizes` of them,
-// a layer's own and its weight's. Where gradients are made of seeds, these are small, dead at once, and nobody can make the like.
+// a layer's own and its weight's. Where gradients are made of seeds, these are small, dead at once, and nobody can make the like. Where
+// layers are lean, most make a small side beside, and some of these are changed in place after, in the same pass.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +19,7 @@ struct StepShape {
   Bytes size = 16_MiB;
   int shortest_us = 50, longest_us = 3000;
   int steps = 2;
-  bool seeds = false;
+  bool seeds = false, lean = false;
   int sizes = 1;  // so many: the smallest, twice and three times as large, ...
 };
 
@@ -29,10 +30,10 @@ class RandomStep {
       layers_.push_back({.skips = i > 2 && pick(4) == 0, .saves_input = pick(3) > 0, .saves_output = pick(3) > 0, .replayable = pick(4) > 0,
                          .has_weight = pick(2) == 0, .forward = time(), .backward = time(), .size = shape.size, .weight = shape.size});
     }
-    if (shape.sizes == 1) return;
     for (Layer& layer : layers_) {
-      layer.size = any_size();
-      layer.weight = any_size();
+      if (shape.sizes > 1) layer.size = any_size(), layer.weight = any_size();
+      layer.lean = shape.lean && pick(3) > 0;
+      layer.rides = layer.lean && pick(2) > 0;
     }
   }
 
@@ -52,6 +53,7 @@ class RandomStep {
     bool skips, saves_input, saves_output, replayable, has_weight;
     Nanos forward, backward;
     Bytes size, weight;
+    bool lean = false, rides = false;
   };
   static std::size_t at(int i) { return static_cast<std::size_t>(i); }
   static std::string name(const char* what, int i) { return what + std::to_string(i); }
@@ -87,7 +89,12 @@ class RandomStep {
       if (layer.skips) in.push_back(activation(i - 3));
       if (layer.has_weight) in.push_back(name("w", i));
       maker_.birth(activation(i), layer.size);
-      maker_.op("layer" + std::to_string(i), {.in = in, .out = {activation(i)}, .takes = layer.forward, .replayable = layer.replayable});
+      std::vector<std::string> out{activation(i)};
+      if (layer.lean) {
+        maker_.birth(out.emplace_back(name("s", i)), shape_.size / 64);
+      }
+      maker_.op("layer" + std::to_string(i), {.in = in, .out = out, .takes = layer.forward, .lean = layer.lean ? layer.forward / 8 : 0_ns, .replayable = layer.replayable});
+      if (layer.rides) maker_.op("change" + std::to_string(i), {.write = {activation(i)}, .takes = 50_us, .lean = 1_ns, .replayable = layer.replayable});
       // A skip may still come for the last two.
       if (i >= 2 && !is_kept(i - 2) && !needed_by_skip(i - 2, i)) bury(i - 2);
     }
@@ -109,6 +116,7 @@ class RandomStep {
       std::vector<std::string> in{"d"}, out{"e"};
       if (layer.saves_output) in.push_back(activation(i));
       if (layer.saves_input) in.push_back(activation(i - 1));
+      if (layer.lean) in.push_back(name("s", i));
       maker_.birth("e", size_of(i - 1));
       if (layer.has_weight) {
         in.push_back(name("w", i));
@@ -120,6 +128,7 @@ class RandomStep {
       maker_.death("d");
       maker_.rename("e", "d");
       if (std::ranges::find(dead_, i) == dead_.end()) maker_.death(activation(i));
+      if (layer.lean) maker_.death(name("s", i));
     }
     maker_.death("d");
     dead_.clear();

@@ -55,3 +55,34 @@ def test_a_recorded_step_is_bounded_above_nothing_and_below_its_plan(root, run):
     bound, plan = (float(cell.strip(" %").replace("%", "")) for cell in rows[0][3:5])
     assert 1 < bound < plan
     assert "does not fit" in rows[1][3] and "lacks" in rows[1][4]
+
+
+def lines(*ops):
+    """One step: x is there before, each op makes what it is named after; (name, reads, time, lean, sizes of what else it makes)."""
+    events, ids, dead = [{"event": "step_begin", "step": 0}], {"x": 0}, {}
+    for name, reads, takes, lean, dies, sides in ops:
+        made = [name, *(f"{name}.{at}" for at in range(sides))]
+        for one in made:
+            ids[one] = len(ids)
+            events.append({"event": "birth", "storage": ids[one], "size": 64 * MIB})
+        events.append({"event": "op", "name": name, "duration": takes, "transient": 64 * MIB * len(made), "replayable": True, "lean": lean,
+                       "inputs": [ids[one] for one in reads], "outputs": [ids[one] for one in made], "mutated": [], "aliased": []})  # fmt: skip
+        events += [{"event": "death", "storage": ids[one]} for one in dies]
+    return [{"event": "birth", "storage": 0, "size": 64 * MIB}, *events, {"event": "step_end", "step": 0}]
+
+
+def test_lean_times_price_reruns_and_a_factor_goes_before_them(limit):
+    told = lines(("norm", ["x"], 1000, 400, [], 1), ("last", ["norm"], 100, 0, [], 0))
+    assert [op.rerun for op in limit.Step(told, {}).ops] == [400, 100]
+    assert [op.rerun for op in limit.Step(told, {"norm": 0.9}).ops] == [900, 100]
+
+
+def test_what_is_read_straight_through_its_dead_source_costs_one_pass(limit):
+    told = lines(("norm", ["x"], 1000, 400, [], 1), ("cast", ["norm"], 200, 150, ["norm"], 0), ("idle", ["x"], 100, 0, [], 0), ("last", ["cast"], 100, 0, [], 0))
+    step = limit.Step(told, {})
+    gap = next(gap for gap in step.gaps() if gap.storage == 3 and gap.reruns)
+    assert [writer for _, writer in gap.reruns] == [1]
+    told[6]["lean"] = 0  # the cast's
+    step = limit.Step(told, {})
+    gap = next(gap for gap in step.gaps() if gap.storage == 3 and gap.reruns)
+    assert [writer for _, writer in gap.reruns] == [1, 0]

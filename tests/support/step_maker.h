@@ -15,6 +15,7 @@ struct OpLine {
   std::vector<std::string> in = {}, out = {}, write = {}, view = {};  // `view`: outputs that are views of inputs
   Nanos takes = 1_us;
   Bytes workspace = {};  // beyond what it makes
+  Nanos lean = {};       // as in Op
   bool replayable = true;
   Phase phase = Phase::forward;
 };
@@ -45,6 +46,7 @@ class StepMaker {
     op.stream = StreamId{0};
     op.start = now_;
     op.duration = line.takes;
+    op.lean = line.lean;
     op.replayable = line.replayable;
     op.inputs = ids(line.in);
     op.mutated = ids(line.write);

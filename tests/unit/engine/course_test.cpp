@@ -3,7 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
+#include <utility>
 #include <vector>
+
+#include "liveness/liveness.h"
+#include "support/step_maker.h"
 
 namespace spillway {
 namespace {
@@ -74,6 +79,29 @@ TEST(Stride, IsNotTimedWhileSomebodyPlans) {
   walk.step(30_ms);
   EXPECT_EQ(walk.stride.time(), 10_ms);
   EXPECT_EQ(walk.stride.tried(), 7);
+}
+
+// Of a step with one op.
+std::shared_ptr<const Script> script_with(std::shared_ptr<const Places> places) {
+  testing::StepMaker maker;
+  for (int step = 0; step < 2; ++step) {
+    maker.begin();
+    maker.op("only", {});
+    maker.end();
+  }
+  const RecordedSteps steps{.trace = maker.trace(), .keys = {1}, .shapes = {1}, .lean = {}, .timed = {}};
+  return std::make_shared<const Script>(steps, Liveness(steps.trace, *find_step(steps.trace, StepRecorder::kStep)), Plan{}, 1_GiB, std::move(places));
+}
+
+TEST(Course, WithoutPlacesIsChangedForOneThatHasSome) {
+  Course course;
+  course.set(script_with(nullptr));
+  EXPECT_TRUE(course.is_good(/*offered_places=*/false));
+  EXPECT_FALSE(course.is_good(/*offered_places=*/true));
+  course.set(script_with(std::make_shared<const Places>()));
+  EXPECT_TRUE(course.is_good(/*offered_places=*/true));
+  course.surprises = 1;
+  EXPECT_FALSE(course.is_good(/*offered_places=*/true));
 }
 
 }  // namespace

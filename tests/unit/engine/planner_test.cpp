@@ -1,4 +1,4 @@
-// Where the search for a plan begins.
+// Where the search for a plan begins, and what is told of the first.
 #include "engine/planner.h"
 
 #include <gtest/gtest.h>
@@ -6,6 +6,7 @@
 #include <string>
 
 #include "liveness/curve.h"
+#include "plan/prices.h"
 #include "support/step_maker.h"
 
 namespace spillway {
@@ -44,9 +45,13 @@ class SearchFromTest : public ::testing::Test {
   Bytes peak = live_curve(Liveness(steps->trace, *find_step(steps->trace, StepRecorder::kStep))).peak;
   Planner planner;
 
+  [[nodiscard]] PlanTask task(SearchFrom from, bool quick, bool at_once = true) const {
+    return {.steps = steps, .foreseen = nullptr, .costs = kCard, .budget = peak * 40 / 100, .ground = {}, .policy = find_plan_policy("hybrid"),
+            .rounds = kManyRounds, .quick = quick, .from = from, .at_once = at_once};
+  }
+
   Nanos plan(SearchFrom from, bool quick) {
-    planner.start({.steps = steps, .foreseen = nullptr, .costs = kCard, .budget = peak * 40 / 100, .ground = {}, .policy = find_plan_policy("hybrid"),
-                   .rounds = kManyRounds, .quick = quick, .from = from, .at_once = true});
+    planner.start(task(from, quick));
     const auto script = planner.take();
     EXPECT_NE(script, nullptr);
     return script ? script->predicted().time : 0_ns;
@@ -72,6 +77,36 @@ TEST_F(SearchFromTest, EverywhereIsNoWorseThanTheChoicesMade) {
   const Nanos best = plan(SearchFrom::nothing, /*quick=*/false);
 
   EXPECT_LE(plan(SearchFrom::everywhere, /*quick=*/false), best);
+}
+
+TEST_F(SearchFromTest, TheFirstPlanIsByPricesAndToldBesideTheBest) {
+  EXPECT_FALSE(planner.first().has_value());
+  const Liveness step(steps->trace, *find_step(steps->trace, StepRecorder::kStep));
+  const Nanos first = plan_by_price({.step = step, .costs = kCard, .budget = peak * 40 / 100}).predicted.time;
+
+  const Nanos best = plan(SearchFrom::nothing, /*quick=*/false);
+  ASSERT_TRUE(planner.first().has_value());
+  EXPECT_EQ(planner.first()->predicted.time, first);
+  EXPECT_GT(planner.first()->predicted.time, best);
+
+  (void)plan(SearchFrom::choices, /*quick=*/true);
+  EXPECT_EQ(planner.first()->predicted.time, first);  // of the same step
+}
+
+TEST_F(SearchFromTest, APlanMadeBesideTrainingSaysHowLongThatTook) {
+  planner.start(task(SearchFrom::nothing, /*quick=*/true, /*at_once=*/false));
+  planner.wait();
+  const auto script = planner.take();
+
+  ASSERT_NE(script, nullptr);
+  EXPECT_GT(script->took(), 0_ns);
+  EXPECT_EQ(planner.first()->took, script->took());
+}
+
+// A simulated run is the same every time, and so is its trace.
+TEST_F(SearchFromTest, APlanMadeAtOnceTellsNoTime) {
+  planner.start(task(SearchFrom::nothing, /*quick=*/true));
+  EXPECT_EQ(planner.take()->took(), 0_ns);
 }
 
 }  // namespace

@@ -117,6 +117,30 @@ TEST_F(TapeTest, AnOpSaysWhyItMayNotBeReplayed) {
   EXPECT_FALSE(ops[1].why_not.valid());
 }
 
+TEST_F(TapeTest, AnOpSaysHowSoonItsResultIsMadeAgain) {
+  tape.op({.name = "aten::native_dropout", .timed = true, .lean = 3_us, .inputs = {}, .outputs = {}, .mutated = {}, .aliased = {}});
+  tape.op({.name = "aten::native_dropout", .lean = 4_us, .inputs = {}, .outputs = {}, .mutated = {}, .aliased = {}});
+  tape.end_step(std::array{9_us});
+
+  const auto ops = events<Op>();
+
+  ASSERT_EQ(ops.size(), 2u);
+  EXPECT_EQ(ops[0].lean, 3_us);
+  EXPECT_EQ(ops[1].lean, 4_us);
+}
+
+TEST_F(TapeTest, APlanSaysWhatItPromisesAndHowLongItTookToMake) {
+  tape.plan("hybrid", 64_MiB, {.peak = 60_MiB, .over = 1_MiB, .peak_home = {}, .time = 5_ms, .plain_time = {}, .stall = {}, .rebuild = {}, .effort = {}, .moved = {}, .rebuilt = {}}, 40_ms);
+
+  const auto plans = events<PlanMade>();
+
+  ASSERT_EQ(plans.size(), 1u);
+  EXPECT_EQ(plans[0].predicted_peak, 60_MiB);
+  EXPECT_EQ(plans[0].shortfall, 1_MiB);
+  EXPECT_EQ(plans[0].predicted_time, 5_ms);
+  EXPECT_EQ(plans[0].took, 40_ms);
+}
+
 TEST_F(TapeTest, OpsThatTheDeviceMeasuresHaveItsTimesOneAfterTheOther) {
   const OpNote timed{.name = "aten::relu", .start = card.now() + 1_ms, .duration = 5_us, .timed = true, .inputs = {}, .outputs = {}, .mutated = {}, .aliased = {}};
   const OpNote host{.name = "aten::view", .start = card.now() + 1_ms, .duration = 7_us, .inputs = {}, .outputs = {}, .mutated = {}, .aliased = {}};

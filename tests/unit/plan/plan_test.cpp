@@ -8,6 +8,7 @@
 #include "liveness/curve.h"
 #include "liveness/steps.h"
 #include "plan/link.h"
+#include "plan/prices.h"
 #include "plan/timeline.h"
 #include "support/chain_step.h"
 #include "support/gradient_step.h"
@@ -125,6 +126,17 @@ TEST(Hybrid, WhatIsDearToMakeAndIdleLongIsMovedBehindTheCompute) {
   EXPECT_EQ(plan.gaps[0].remedy, Remedy::move);
   EXPECT_EQ(plan.predicted.stall, 0_ns);
   EXPECT_EQ(plan.predicted.moved, 16_MiB);
+}
+
+TEST(ByPrice, FitsAndIsNoBetterThanWhatIsSearchedForAfter) {
+  const Trace trace = three_ops(10_us, /*replayable=*/true);
+  const Liveness step(trace, *find_steady_step(trace));
+  const PlanRequest request{.step = step, .costs = kCard, .budget = 90_MiB};
+  const Plan quick = plan_by_price(request);
+  EXPECT_EQ(quick.predicted.over, 0_B);
+  EXPECT_FALSE(quick.gaps.empty());
+  EXPECT_FALSE(is_better(quick.predicted, plan_hybrid(request).predicted));
+  EXPECT_EQ(predict(request, quick).time, quick.predicted.time);
 }
 
 TEST(Hybrid, WhatMayNotBeRunAgainIsMoved) {

@@ -15,7 +15,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-constexpr const char* kFirst = "{\"trace\":\"spillway\",\"version\":1,\"times\":\"ns\",\"sizes\":\"bytes\"}\n";
+constexpr const char* kFirst = "{\"trace\":\"spillway\",\"version\":2,\"times\":\"ns\",\"sizes\":\"bytes\"}\n";
 
 std::string exported(const std::vector<Event>& events) {
   std::ostringstream out;
@@ -41,14 +41,15 @@ TEST(JsonLines, ShowAnEventAsOneReadableObject) {
               .duration = 7_ns,
               .transient = 512_B,
               .inputs = {{4}, {5}},
-              .outputs = {{6}}};
+              .outputs = {{6}},
+              .lean = 2_ns};
   EXPECT_EQ(exported({Name{NameId{0}, "aten.relu"}, op}),
             std::string(kFirst) +
                 "{\"event\":\"name\",\"id\":0,\"text\":\"aten.relu\"}\n"
                 "{\"event\":\"op\",\"index\":3,\"name\":\"aten.relu\",\"phase\":\"backward\",\"job\":0,\"step\":2,"
                 "\"stream\":1,"
                 "\"start\":5000,\"duration\":7,\"transient\":512,\"workspace\":0,\"replayable\":false,\"why_not\":null,"
-                "\"inputs\":[4,5],\"outputs\":[6],\"mutated\":[],\"aliased\":[]}\n");
+                "\"inputs\":[4,5],\"outputs\":[6],\"mutated\":[],\"aliased\":[],\"lean\":2}\n");
 }
 
 TEST(JsonLines, GiveBackEveryKindOfEvent) {
@@ -67,6 +68,20 @@ TEST(JsonLines, BecomeTheSameFileAgain) {
   const Trace back = imported(exported(read_trace(bytes, "memory").events));
   EXPECT_EQ(testing::write_to_memory(back.events), bytes);
   EXPECT_EQ(back.names, read_trace(bytes, "memory").names);
+}
+
+// They have no lean times, and what has some is not of the first version.
+TEST(JsonLines, OfTheFirstVersionAreRead) {
+  const auto lines = [](int version, const std::string& lean) {
+    return "{\"trace\":\"spillway\",\"version\":" + std::to_string(version) +
+           ",\"times\":\"ns\",\"sizes\":\"bytes\"}\n{\"event\":\"op\",\"index\":0,\"name\":null,\"phase\":\"forward\",\"job\":0,"
+           "\"step\":0,\"stream\":0,\"start\":0,\"duration\":7,\"transient\":0,\"workspace\":0,\"replayable\":true,\"why_not\":null,"
+           "\"inputs\":[],\"outputs\":[],\"mutated\":[],\"aliased\":[]" + lean + "}\n";
+  };
+  EXPECT_EQ(std::get<Op>(imported(lines(1, "")).events.at(0)).lean, 0_ns);
+  EXPECT_EQ(std::get<Op>(imported(lines(2, ",\"lean\":3")).events.at(0)).lean, 3_ns);
+  EXPECT_THAT([&] { std::ignore = imported(lines(1, ",\"lean\":3")); }, ThrowsMessage<InputError>(HasSubstr("field \"lean\": expected one of")));
+  EXPECT_THAT([&] { std::ignore = imported(lines(2, "")); }, ThrowsMessage<InputError>(HasSubstr("field \"lean\" is missing")));
 }
 
 TEST(JsonLines, OfAnotherKindAreRefused) {

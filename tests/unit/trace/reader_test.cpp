@@ -50,6 +50,15 @@ TEST(TraceReader, ReadsAFileEventByEvent) {
   unlink(path.c_str());
 }
 
+// Written by a program that knew of no lean times.
+TEST(TraceReader, ReadsAFileOfTheFirstVersion) {
+  std::vector<Event> expected = one_of_each();
+  for (Event& event : expected) {
+    if (Op* op = std::get_if<Op>(&event)) op->lean = 0_ns;
+  }
+  EXPECT_EQ(read_trace(SPILLWAY_SOURCE_DIR "/tests/golden/version1.spt").events, expected);
+}
+
 TEST(TraceReader, SaysWhichFileIsMissingAndWhichIsAFolder) {
   EXPECT_THAT([] { TraceReader reader("/nowhere/x.spt"); },
               ThrowsMessage<InputError>("/nowhere/x.spt: cannot be opened: No such file or directory"));

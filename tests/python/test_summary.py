@@ -1,0 +1,21 @@
+"""The table at a run's end: `spillway.summary`."""
+
+from spillway import summary
+
+PLAN = {"step_seconds": 0.066, "plain_step_seconds": 0.060, "peak_bytes": 1 << 30}
+
+
+def row(stats, name):
+    found = [line.split(maxsplit=1)[1] for line in summary.table({"budget_bytes": 1 << 30, **stats}).splitlines() if line.split()[0] == name]
+    return found[0] if found else None
+
+
+def test_the_plan_is_told_beside_the_first():
+    first = {**PLAN, "step_seconds": 0.072, "took_seconds": 0.04}
+    told = row({"plan": PLAN, "first_plan": first}, "plan")
+    assert told == "66.0 ms a step (+10.0 %), peak 1.00 GiB; the first, made in 40 ms: 72.0 ms a step (+20.0 %), peak 1.00 GiB"
+
+
+def test_a_run_without_a_plan_tells_none():
+    assert row({"plan": None, "first_plan": None}, "plan") is None
+    assert row({}, "plan") is None
