@@ -35,6 +35,7 @@
 #include "engine/record_table.h"
 #include "engine/repertoire.h"
 #include "engine/returns.h"
+#include "engine/stalls.h"
 #include "engine/step_recorder.h"
 #include "engine/step_store.h"
 #include "engine/study.h"
@@ -103,10 +104,6 @@ struct Use {
   Record* record = nullptr;
   bool write = false;
 };
-
-// What the host waited for: bytes on their way home; device memory whose users are not done; a place in host memory, where
-// pinning it takes the time; the file, for a place in it or for bytes to come back.
-struct StallTimes { Nanos fetch, room, host_room, file; };
 
 // The op that made the floor what it is. `transient`: outputs and workspace at their most.
 struct FloorOp {
@@ -510,9 +507,11 @@ class Engine {
   void trace_room_wait(Nanos took);
   struct Arrival { Record* record; Tick tick; StallCause cause; };
   void wait_for_arrival(const Arrival& arrival, StreamId on, Lock& lock);
+  [[nodiscard]] std::optional<Tick> wait_beside_host(StreamId on, Tick awaited);
+  void note_wait(const StreamWait& wait);
+  void settle_waits();
   [[nodiscard]] Bytes limit_beside(Bytes outside) const;
-  // How far it still is above the limit.
-  Bytes shrink_to_limit(Lock& lock);
+  Bytes shrink_to_limit(Lock& lock);  // how far it still is above it
 
   Device& device_;
   Owner& owner_;
@@ -556,7 +555,7 @@ class Engine {
   std::uint64_t commits_ = 0;      // of the arena, when its bytes were last counted
   RecentPeaks recent_;
   EngineStats stats_;
-
+  StreamWaits waits_;
   StepRecorder recorder_;
   std::shared_ptr<const RecordedSteps> recorded_;
   Nanos recorded_from_;
