@@ -432,7 +432,7 @@ void Engine::wait_for_arrival(const Arrival& arrival, StreamId on, Lock& lock) {
   const Nanos took = device_.now() - begin;
   lock.lock();
   if (on.index < 64) arrival.record->arrived_on |= bit(on);
-  if (before) return note_wait({.before = *before, .awaited = arrival.tick, .cause = arrival.cause, .step = step_});
+  if (before) return note_wait({.before = *before, .awaited = arrival.tick, .cause = arrival.cause, .gap = course_.gap_of(*arrival.record), .step = step_});
   stats_.stalls.of(arrival.cause) += took;
   tape_.stall(arrival.cause, begin, took);
 }
@@ -453,7 +453,10 @@ void Engine::note_wait(const StreamWait& wait) {
 }
 
 void Engine::settle_waits() {
-  waits_.settle(device_, [&](const StreamWait& wait, Nanos stall) { stats_.stalls.of(wait.cause) += stall; });
+  waits_.settle(device_, [&](const StreamWait& wait, Nanos stall) {
+    stats_.stalls.of(wait.cause) += stall;
+    if (wait.gap != kNoPlace) course_.leads.note(wait.gap, wait.step, stall);
+  });
 }
 
 // An orphan nobody needs any more.

@@ -405,7 +405,7 @@ class Engine {
   // Ops are of interest whatever they are: sizes change, or a step goes without a plan and somebody may have to leave (returns.h).
   [[nodiscard]] bool watches_all() const { return repertoire_.watches() || (!course_.on && !at_ease_ && plans()); }
   [[nodiscard]] bool plans() const { return options_.plans != nullptr && options_.budget.has_value() && !child_; }
-  void start_due(Bytes need, Lock& lock);
+  void start_due(std::vector<std::uint32_t>& waiting, Bytes need, Lock& lock);
   void return_early(Phase phase, Lock& lock);
   void list_returns();
   void note_backward(std::span<const Use> uses);
@@ -451,6 +451,7 @@ class Engine {
   void plan_with_more_open();
   void count_open(const Block& block, int sign);
   void follow_link();
+  void follow_lateness(bool as_planned);
   void follow_host();
   void settle_layout(bool followed, Lock& lock);
   void change_course(Lock& lock);

@@ -257,6 +257,43 @@ TEST(SimulateDrift, StallsOfALinkThatHalvesAreGoneThreeStepsLater) {
   EXPECT_LT(stall(8) * 10, stall(5));
 }
 
+// The link slows by an eighth, which is too little for another plan: ways back are late, and begin earlier some steps later. With
+// places there is nothing to gain: each begins as soon as its place is free.
+TEST(SimulateDrift, WaysBackThatAreALittleLateBeginEarlier) {
+  const Trace trace = recorded("gpt2m_16x1024");
+  const Bytes peak = live_curve(Liveness(trace, *find_steady_step(trace))).peak;
+  SimOptions options{.card = quick_card(), .budget = peak * 80 / 100, .policy = "hybrid", .steps = 20, .places = false};
+  options.before_step = [](int step, FakeDevice& device) {
+    if (step == 12) device.set_link_percent(87);
+  };
+  const SimResult result = simulate(trace, options);
+  ASSERT_EQ(result.steps.size(), 20u);
+  const auto stall = [&](std::size_t i) { return result.steps[i].fetch + result.steps[i].room; };
+  EXPECT_LT(stall(11), 100_us);
+  EXPECT_GT(stall(12), 5_ms);
+  for (std::size_t step = 16; step < 20; ++step) {
+    EXPECT_LT(stall(step) * 10, stall(12)) << step;
+    EXPECT_LT(result.steps[step].time, result.steps[12].time) << step;
+    EXPECT_EQ(result.steps[step].predicted.time, result.steps[11].predicted.time) << "by the same plan";
+    EXPECT_EQ(result.steps[step].surprises, 0) << step;
+  }
+}
+
+// The same where nothing helps: what was tried is taken back, and the steps are as they were.
+TEST(SimulateDrift, WhatDoesNotHelpWaysBackThatAreLateIsNotTriedForEver) {
+  const Trace trace = recorded("vit_b_16_b256");
+  const Bytes peak = live_curve(Liveness(trace, *find_steady_step(trace))).peak;
+  SimOptions options{.card = quick_card(), .budget = peak * 60 / 100, .policy = "hybrid", .steps = 20};
+  options.before_step = [](int step, FakeDevice& device) {
+    if (step == 12) device.set_link_percent(87);
+  };
+  const SimResult result = simulate(trace, options);
+  ASSERT_EQ(result.steps.size(), 20u);
+  EXPECT_GT(result.steps[12].fetch, 1_ms);
+  EXPECT_GT(result.steps[14].fetch, result.steps[12].fetch);  // on trial
+  for (std::size_t step = 16; step < 20; ++step) EXPECT_EQ(result.steps[step].time, result.steps[12].time) << step;
+}
+
 // What is not placed needs more than was thought at first: until plans leave it that much, memory goes to and fro in every step.
 TEST(SimulatePlaces, NoMemoryIsPutTogetherOnceARunHasSettled) {
   const Trace trace = recorded("resnet50_b16_fp32");
