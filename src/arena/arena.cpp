@@ -55,6 +55,10 @@ void Arena::wait_for_all(const std::vector<Tick>& ticks, Wait wait_for) {
   waited_.fetch_add((device_.now() - begin).count, std::memory_order_relaxed);
 }
 
+void Arena::order_after(StreamId on, const std::vector<Tick>& ticks) {
+  wait_for_all(ticks, [&](Tick tick) { wait_ ? wait_(on, tick) : wait(on, tick); });
+}
+
 std::optional<Block> Arena::try_allocate(Bytes size, StreamId on) {
   std::vector<Tick> waits, running;
   std::optional<Block> block;
@@ -71,7 +75,7 @@ std::optional<Block> Arena::try_allocate(Bytes size, StreamId on) {
     block = take(size, on, /*anywhere=*/!remap, waits);
     if (!remap) break;
   }
-  wait_for_all(waits, [&](Tick tick) { wait(on, tick); });
+  order_after(on, waits);
   return block;
 }
 
@@ -83,7 +87,7 @@ std::optional<Block> Arena::try_allocate_there(Bytes size, StreamId on) {
     note_stream(on);
     block = take_without_growth(size, on, waits);
   }
-  wait_for_all(waits, [&](Tick tick) { wait(on, tick); });
+  order_after(on, waits);
   return block;
 }
 
@@ -102,7 +106,7 @@ std::optional<Block> Arena::try_allocate_at(Range range, StreamId on) {
     waits.assign(grant->waits.begin(), grant->waits.end());
     block = Block{grant->chunk, grant->range};
   }
-  wait_for_all(waits, [&](Tick tick) { wait(on, tick); });
+  order_after(on, waits);
   return block;
 }
 

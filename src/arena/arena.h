@@ -14,6 +14,7 @@
 #include <mutex>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "arena/block_source.h"
@@ -44,6 +45,8 @@ class Arena final : public BlockSource {
   void free(const Block& block, Tick last_use) { free(block, std::span(&last_use, 1)); }
 
   void wait(StreamId waiter, Tick tick) override;
+  // Before the first block is asked for.
+  void set_wait(std::function<void(StreamId, Tick)> wait) override { wait_ = std::move(wait); }
   // The caller has seen the tick done.
   void note_done(Tick tick);
 
@@ -84,12 +87,14 @@ class Arena final : public BlockSource {
   bool learn_done();
   template <class Wait>
   void wait_for_all(const std::vector<Tick>& ticks, Wait wait_for);
+  void order_after(StreamId on, const std::vector<Tick>& ticks);
   [[nodiscard]] std::vector<Tick> pending() const;
   void note_stream(StreamId stream);
 
   Device& device_;
   const Tier tier_;
   const Bytes placed_from_;
+  std::function<void(StreamId, Tick)> wait_;
   std::atomic<std::int64_t> waited_ = 0, remaps_ = 0;
   std::atomic<std::uint64_t> commits_ = 0;
   std::atomic<bool> growing_ = false;  // somebody commits without the lock; set and cleared with it

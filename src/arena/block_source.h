@@ -37,6 +37,8 @@ class BlockSource {
   virtual void free(const Block& block, std::span<const Tick> last_uses) = 0;
   // Makes the stream wait, and remembers it, so that blocks pass between the two without another wait.
   virtual void wait(StreamId waiter, Tick tick) = 0;
+  // How try_allocate orders a stream after those who used its block before; none: by `wait`, which the given one calls.
+  virtual void set_wait(std::function<void(StreamId waiter, Tick tick)> /*wait*/) {}
   // The cheapest blocks whose eviction should make room for the size. `cost` must not call the source.
   [[nodiscard]] virtual std::optional<Window> find_window(Bytes size, const std::function<double(ChunkId)>& cost) const = 0;
   // Gives free memory back to the device; with `wait`, also what is still in use by work that is enqueued. How much.

@@ -78,6 +78,8 @@ class Device {
 
   // Names the point after everything enqueued on the stream so far. Each call adds one to the stream's tick value.
   [[nodiscard]] virtual Tick record(StreamId on) = 0;
+  // The same for `elapsed`, also on a stream whose ticks carry no time otherwise, where it costs more.
+  [[nodiscard]] virtual Tick record_timed(StreamId on) { return record(on); }
   // The point after everything enqueued on the stream so far, named without touching the device. It becomes a recorded
   // tick when somebody waits for it or asks about it, or with the next `record`; until then it moves along with the
   // stream, so waiting for it may wait for a little more. For points that few will ever ask about: the end of a use.

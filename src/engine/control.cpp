@@ -12,6 +12,7 @@ void Engine::end_step(const std::vector<Nanos>& durations) {
   Lock lock(mutex_);
   ++stats_.steps;
   ++step_;
+  settle_waits();
   if (tape_.on()) tape_.end_step(durations);
   forget_old_recipes();
   returns_.backward = false;
@@ -80,6 +81,7 @@ void Engine::trust_nothing() {
 
 void Engine::reset_stats() {
   const Lock lock(mutex_);
+  settle_waits();
   stats_ = {};
   // What the tiers counted themselves goes on counting: it is added in stats().
   stats_.remaps = -arena_.remaps();
@@ -179,6 +181,7 @@ EngineStats Engine::stats() const {
   stats.first_plan = planner_.first();
   stats.seeks = planner_.busy();
   stats.remaps += arena_.remaps();
+  (void)waits_.visit_over(device_, [&](const StreamWait& wait, Nanos stall) { stats.stalls.of(wait.cause) += stall; });
   stats.stalls.room += arena_.waited();
   stats.stalls.host_room += mover_.waited(Tier::host);
   stats.stalls.file += mover_.waited(Tier::file);

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/leads.h"
 #include "engine/record.h"
 #include "engine/script.h"
 
@@ -78,6 +79,8 @@ struct Course {
   std::vector<Gone> gone;                // by gap
   std::vector<bool> spared;              // by gap: it is not needed here; empty: all are
   std::vector<std::uint32_t> due;        // gaps whose way back waits for room
+  Leads leads;                           // whose way back begins earlier than the script says
+  std::vector<std::uint32_t> ahead;      // the same of those: after all that are due
   std::vector<std::pair<Record*, OpPlace>> outliving;  // kept beyond their death, through which op
   int steps = 0;                         // begun by this script
   int missed = 0;                        // steps in a row that went another way
@@ -95,6 +98,7 @@ struct Course {
     before.reset();
     missed = steps = 0;
     stride = {};
+    leads = {};
     judged = outdated = false;
   }
   // Whether another script has to promise more to be followed instead. One without places is changed for one that has some.
@@ -109,6 +113,13 @@ struct Course {
     near_end.reset();
     surprises = 0;
     due.clear();
+    ahead.clear();
+    leads.begin_step();
+  }
+  // Of the script at hand, over which the storage left the last time; kNoPlace: none.
+  [[nodiscard]] std::uint32_t gap_of(const Record& record) const {
+    const bool known = on && record.gap && *record.gap < gone.size() && gone[*record.gap].record == &record && gone[*record.gap].id == record.id;
+    return known && gone[*record.gap].departure == record.departures ? *record.gap : kNoPlace;
   }
 };
 

@@ -12,6 +12,8 @@ namespace spillway {
 
 namespace {
 
+constexpr std::uint64_t kOpsBetweenLooks = 64;  // at waits: times are kept for a few hundred ops at least
+
 std::uint64_t bit(StreamId stream) { return std::uint64_t{1} << (stream.index & 63); }
 
 PoolOptions device_pool(const EngineOptions& options) {
@@ -39,6 +41,10 @@ Engine::Engine(Device& device, Owner& owner, StreamId compute, const EngineOptio
   (void)meet(mover_.out_stream());
   (void)meet(mover_.in_stream());
   mover_.watch_rates(options.plans != nullptr);
+  // Blocks are asked for with the engine's lock held.
+  arena_.set_wait([this](StreamId on, Tick awaited) {
+    if (const auto before = wait_beside_host(on, awaited)) note_wait({.before = *before, .awaited = awaited, .cause = StallCause::room, .step = step_});
+  });
 }
 
 // Recipes belong to the records they are for.
@@ -399,7 +405,7 @@ std::optional<Shortage> Engine::acquire(std::span<const Use> uses, StreamId on, 
     return why;
   }
   if (returns_.backward && own.rebuilding == 0) note_backward(uses);
-  ++clock_;
+  if (++clock_ % kOpsBetweenLooks == 0) settle_waits();
   const bool first = own.rebuilding == 0;  // for the program, not to make another again
   ++stats_.ops;
   std::vector<Arrival> waits;
@@ -422,12 +428,35 @@ std::optional<Shortage> Engine::acquire(std::span<const Use> uses, StreamId on, 
 void Engine::wait_for_arrival(const Arrival& arrival, StreamId on, Lock& lock) {
   lock.unlock();
   const Nanos begin = device_.now();
-  arena_.wait(on, arrival.tick);
+  const auto before = wait_beside_host(on, arrival.tick);
   const Nanos took = device_.now() - begin;
   lock.lock();
   if (on.index < 64) arrival.record->arrived_on |= bit(on);
-  (arrival.cause == StallCause::file ? stats_.stalls.file : stats_.stalls.fetch) += took;
+  if (before) return note_wait({.before = *before, .awaited = arrival.tick, .cause = arrival.cause, .gap = course_.gap_of(*arrival.record), .step = step_});
+  stats_.stalls.of(arrival.cause) += took;
   tape_.stall(arrival.cause, begin, took);
+}
+
+// Orders the stream after a tick. The point before that, if it is the stream that waits and not the host; copy streams stand
+// still for the sake of others, and of streams that are not ours nobody knows the times.
+std::optional<Tick> Engine::wait_beside_host(StreamId on, Tick awaited) {
+  const auto copies = [&](StreamId stream) { return stream == mover_.in_stream() || stream == mover_.out_stream(); };
+  const bool late = !child_ && copies(awaited.stream) && !copies(on) && is_running(device_, awaited);
+  const Tick before = late ? device_.record_timed(on) : Tick{};
+  arena_.wait(on, awaited);
+  return late && is_running(device_, awaited) ? std::optional(before) : std::nullopt;
+}
+
+void Engine::note_wait(const StreamWait& wait) {
+  waits_.add(wait);
+  tape_.stall(wait.cause, CopySpan{wait.before, wait.awaited});
+}
+
+void Engine::settle_waits() {
+  waits_.settle(device_, [&](const StreamWait& wait, Nanos stall) {
+    stats_.stalls.of(wait.cause) += stall;
+    if (wait.gap != kNoPlace) course_.leads.note(wait.gap, wait.step, stall);
+  });
 }
 
 // An orphan nobody needs any more.
@@ -506,6 +535,7 @@ void Engine::become_child() {
   if (std::exchange(child_, true)) return;
   course_.on = false;
   layout_.leave_course();
+  waits_ = {};
   tape_.forget();
   arena_.set_limit(options_.address_space);
 }

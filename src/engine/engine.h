@@ -35,6 +35,7 @@
 #include "engine/record_table.h"
 #include "engine/repertoire.h"
 #include "engine/returns.h"
+#include "engine/stalls.h"
 #include "engine/step_recorder.h"
 #include "engine/step_store.h"
 #include "engine/study.h"
@@ -103,10 +104,6 @@ struct Use {
   Record* record = nullptr;
   bool write = false;
 };
-
-// What the host waited for: bytes on their way home; device memory whose users are not done; a place in host memory, where
-// pinning it takes the time; the file, for a place in it or for bytes to come back.
-struct StallTimes { Nanos fetch, room, host_room, file; };
 
 // The op that made the floor what it is. `transient`: outputs and workspace at their most.
 struct FloorOp {
@@ -408,7 +405,7 @@ class Engine {
   // Ops are of interest whatever they are: sizes change, or a step goes without a plan and somebody may have to leave (returns.h).
   [[nodiscard]] bool watches_all() const { return repertoire_.watches() || (!course_.on && !at_ease_ && plans()); }
   [[nodiscard]] bool plans() const { return options_.plans != nullptr && options_.budget.has_value() && !child_; }
-  void start_due(Bytes need, Lock& lock);
+  void start_due(std::vector<std::uint32_t>& waiting, Bytes need, Lock& lock);
   void return_early(Phase phase, Lock& lock);
   void list_returns();
   void note_backward(std::span<const Use> uses);
@@ -454,6 +451,7 @@ class Engine {
   void plan_with_more_open();
   void count_open(const Block& block, int sign);
   void follow_link();
+  void follow_lateness(bool as_planned);
   void follow_host();
   void settle_layout(bool followed, Lock& lock);
   void change_course(Lock& lock);
@@ -510,9 +508,11 @@ class Engine {
   void trace_room_wait(Nanos took);
   struct Arrival { Record* record; Tick tick; StallCause cause; };
   void wait_for_arrival(const Arrival& arrival, StreamId on, Lock& lock);
+  [[nodiscard]] std::optional<Tick> wait_beside_host(StreamId on, Tick awaited);
+  void note_wait(const StreamWait& wait);
+  void settle_waits();
   [[nodiscard]] Bytes limit_beside(Bytes outside) const;
-  // How far it still is above the limit.
-  Bytes shrink_to_limit(Lock& lock);
+  Bytes shrink_to_limit(Lock& lock);  // how far it still is above it
 
   Device& device_;
   Owner& owner_;
@@ -556,7 +556,7 @@ class Engine {
   std::uint64_t commits_ = 0;      // of the arena, when its bytes were last counted
   RecentPeaks recent_;
   EngineStats stats_;
-
+  StreamWaits waits_;
   StepRecorder recorder_;
   std::shared_ptr<const RecordedSteps> recorded_;
   Nanos recorded_from_;

@@ -17,6 +17,23 @@ Bytes margin_of(const Ground& ground) {
   return std::max({ground.limit / kMarginParts, std::min(ground.limit / kLargerParts, kLittle), ground.granule * kMarginGranules});
 }
 
+// The op before which everybody has left the place of a block who is there before it in the step. Whoever gives its block back
+// has done so when the op is over in which the next one is taken.
+std::uint32_t free_before(std::uint32_t block, std::span<const PlannedBlock> blocks, std::span<const Bytes> offsets) {
+  const auto place = [&](std::size_t at) { return Range{offsets[at], offsets[at] + blocks[at].there.size}; };
+  const std::uint32_t begin = blocks[block].there.begin;
+  std::uint32_t last = 0;
+  for (std::size_t at = 0; at < blocks.size(); ++at) {
+    const std::uint32_t end = blocks[at].there.end;
+    if (at != block && end <= begin && place(at).overlaps(place(block))) last = std::max(last, end);
+  }
+  std::uint32_t during = blocks[block].during;
+  for (const PlannedBlock& next : blocks) {
+    if (next.there.begin > last) during = std::min(during, next.during);
+  }
+  return last == 0 ? 0 : during;
+}
+
 }  // namespace
 
 Places find_places(const BlockList& list, std::uint32_t ops, const Ground& ground) {
@@ -47,6 +64,7 @@ Places find_places(const BlockList& list, std::uint32_t ops, const Ground& groun
       const std::uint32_t gap = blocks[*next].gap;
       if (gap != kNoPlace && places.of_gap.size() <= gap) places.of_gap.resize(gap + 1, kNoPlace);
       if (gap != kNoPlace) places.of_gap[gap] = static_cast<std::uint32_t>(places.entries.size());
+      if (gap != kNoPlace) places.free_from.resize(places.of_gap.size()), places.free_from[gap] = free_before(*next, blocks, placed.offsets);
       places.entries.push_back({there[*next].size, ground.from + lasting + placed.offsets[*next], gap});
     }
   }

@@ -36,6 +36,7 @@ struct Places {
   std::vector<Lasting> lasting;      // by storage
   std::vector<std::uint32_t> first;  // by op
   std::vector<std::uint32_t> of_gap; // by gap of the plan: the entry its way back has; kNoPlace: none
+  std::vector<std::uint32_t> free_from;  // the same: the op from which on it is nobody else's
   Bytes top, room;                   // the highest end, and how high it may be
   [[nodiscard]] bool fits() const { return top <= room; }
 };

@@ -52,6 +52,9 @@ Script::Script(const RecordedSteps& steps, const Liveness& step, const Plan& pla
     for (const LiveOp& op : step.ops()) times_.push_back(op.duration);
   }
   gap_count_ = static_cast<std::uint32_t>(plan.gaps.size());
+  start_times_.assign(step.starts().begin(), step.starts().end());
+  starts_.resize(gap_count_);
+  earliest_.resize(gap_count_);
   if (any_size) {
     for (const PlannedGap& planned : plan.gaps) gaps_.push_back(planned.gap);
     peak_beside_ = peak_beside(step, gaps_);
@@ -59,6 +62,7 @@ Script::Script(const RecordedSteps& steps, const Liveness& step, const Plan& pla
   for (std::uint32_t gap = 0; gap < gap_count_; ++gap) {
     const PlannedGap& planned = plan.gaps[gap];
     ends_.push_back(planned.gap.end);
+    sizes_.push_back(step.storages()[planned.gap.storage].size);
     const OpPlace op = planned.gap.begin - 1;
     auto leaving = find_part(*ops[op], step.storages()[planned.gap.storage].id);
     if (!leaving) continue;
@@ -70,12 +74,20 @@ Script::Script(const RecordedSteps& steps, const Liveness& step, const Plan& pla
     const LiveStorage& storage = step.storages()[planned.gap.storage];
     if (planned.gap.end > ops.size() && storage.wraps()) staying_away_.emplace_back(gap, storage.id);
     if (planned.remedy != Remedy::move) continue;
-    if (fetches.empty()) fetches_[planned.fetch_at % ops.size()].push_back(gap);
-    else if (fetches[gap] > 0) fetches_[fetches[gap] - 1].push_back(gap);
+    if (fetches.empty()) add_start(gap, planned.fetch_at % step.op_count());
+    else if (fetches[gap] > 0) add_start(gap, fetches[gap] - 1);
   }
   const auto order = [&](std::uint32_t gap) { return order_of_return(plan.gaps[gap].gap, plan.gaps[gap].fetch_at, step.op_count()); };
   for (auto& due : fetches_) std::ranges::sort(due, {}, order);
   add_holds(ops, step);
+}
+
+void Script::add_start(std::uint32_t gap, OpPlace op) {
+  fetches_[op].push_back(gap);
+  starts_[gap] = op;
+  const OpPlace left = plan_.gaps[gap].gap.begin;
+  const bool placed = places_ && gap < places_->free_from.size();
+  earliest_[gap] = std::max(left <= op ? left : 0, placed ? places_->free_from[gap] : 0);
 }
 
 // From the last op that sees them.

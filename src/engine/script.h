@@ -59,6 +59,8 @@ class Script {
   [[nodiscard]] Bytes need(std::size_t op) const { return needs_[op]; }
   // Where the device measured it.
   [[nodiscard]] std::optional<Nanos> device_time(std::size_t op) const { return times_.empty() ? std::nullopt : std::optional(times_[op]); }
+  // When each op starts if nothing ever waits, and when the step ends.
+  [[nodiscard]] std::span<const Nanos> start_times() const { return start_times_; }
   [[nodiscard]] std::span<const Leaving> leavings(std::size_t op) const { return leavings_[op]; }
   [[nodiscard]] std::span<const Holding> holdings(std::size_t op) const { return holdings_[op]; }
   // Whether something is to be done after the op, if it is one: who leaves, who is held, who no longer is.
@@ -78,10 +80,16 @@ class Script {
   // To make, since it was asked for; zero where that is nobody's business.
   void set_took(Nanos took) { took_ = took; }
   [[nodiscard]] Nanos took() const { return took_; }
+  // The op before which the gap's way back begins, and could begin at the earliest, in the same step: its storage has left, and
+  // nobody who has a place is in the place of it. None: when it is needed.
+  [[nodiscard]] std::optional<OpPlace> start(std::uint32_t gap) const { return starts_[gap]; }
+  [[nodiscard]] OpPlace earliest_start(std::uint32_t gap) const { return earliest_[gap]; }
+  [[nodiscard]] Bytes size(std::uint32_t gap) const { return sizes_[gap]; }
   [[nodiscard]] std::string_view reason(std::uint32_t gap) const { return gap < reasons_.size() ? std::string_view(reasons_[gap]) : ""; }
 
  private:
   void add_holds(const std::vector<const Op*>& ops, const Liveness& step);
+  void add_start(std::uint32_t gap, OpPlace op);
 
   std::vector<std::uint64_t> keys_;
   bool any_size_ = false;
@@ -98,6 +106,10 @@ class Script {
   std::vector<Gap> gaps_;
   Bytes peak_beside_;
   std::vector<OpPlace> ends_;
+  std::vector<Nanos> start_times_;
+  std::vector<std::optional<OpPlace>> starts_;  // by gap
+  std::vector<OpPlace> earliest_;
+  std::vector<Bytes> sizes_;
   std::vector<std::string> reasons_;
   Plan plan_;
   Nanos took_;

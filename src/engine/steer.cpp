@@ -49,17 +49,20 @@ void Engine::steer_before(OpKey key, Phase phase, Lock& lock) {
   layout_.begin_op(static_cast<std::uint32_t>(op));
   if (op == script.op_count() - script.op_count() / kEndParts) course_.near_end = device_.record(compute_);
   for (const std::uint32_t gap : script.fetches(op)) course_.due.push_back(gap);
-  if (!course_.due.empty()) start_due(script.need(op), lock);
+  course_.leads.take_due(op, course_.ahead);
+  const Bytes need = script.need(op);
+  if (!course_.due.empty()) start_due(course_.due, need, lock);
+  if (course_.on && course_.due.empty() && !course_.ahead.empty()) start_due(course_.ahead, need, lock);
 }
 
 // In their order, as long as there is room beside the op that is about to run. Whose place is not free yet lets others pass.
-void Engine::start_due(Bytes need, Lock& lock) {
+void Engine::start_due(std::vector<std::uint32_t>& waiting, Bytes need, Lock& lock) {
   const std::shared_ptr<const Script> script = course_.script;
-  const auto first = std::ranges::find_if(course_.due, [&](std::uint32_t gap) { return course_.gone[gap].is_still_away(); });
-  course_.due.erase(course_.due.begin(), first);
-  if (course_.due.empty() || live_ + course_.gone[course_.due.front()].record->size + need > course_.limit) return;
+  const auto first = std::ranges::find_if(waiting, [&](std::uint32_t gap) { return course_.gone[gap].is_still_away(); });
+  waiting.erase(waiting.begin(), first);
+  if (waiting.empty() || live_ + course_.gone[waiting.front()].record->size + need > course_.limit) return;
   std::vector<std::uint32_t> due, later;
-  due.swap(course_.due);
+  due.swap(waiting);
   bool full = false;
   for (const std::uint32_t gap : due) {
     const Course::Gone gone = course_.gone[gap];
@@ -68,7 +71,7 @@ void Engine::start_due(Bytes need, Lock& lock) {
     full = full || live_ + gone.record->size + need > course_.limit;
     if (full || !try_prefetch(gone.record, lock)) later.push_back(gap);
   }
-  course_.due.swap(later);
+  waiting.swap(later);
 }
 
 // False when there is no room, or somebody has its place. See Note [Promote outside the lock].
@@ -180,11 +183,11 @@ void Engine::steer_end_step(const std::vector<Nanos>& durations, Lock& lock) {
   if (course_.script) {
     const bool followed = course_.on && course_.next == course_.script->op_count();
     course_.missed = followed ? 0 : course_.missed + 1;
-    stats_.planned_steps += followed ? 1 : 0;
-    stats_.surprises += course_.surprises;
+    stats_.planned_steps += followed ? 1 : 0, stats_.surprises += course_.surprises;
     settle_layout(followed, lock);
     course_.stride.note_host(course_.near_end && device_.query(*course_.near_end));
     course_.stride.note_step(followed && course_.surprises == 0, !planner_.busy(), [&] { return settled_now(lock); });
+    follow_lateness(followed && course_.surprises == 0);
     if (measured && followed && course_.surprises == 0) retime(durations, lock);
     if (course_.missed >= kMostMissed) course_.set(nullptr);
   }
@@ -305,6 +308,7 @@ void Engine::follow_link() {
   // A direction nobody used is as the other: it is the same link.
   if (seen.in_nanos_per_byte == 0) seen.in_nanos_per_byte = costs.in_nanos_per_byte * seen.out_nanos_per_byte / costs.out_nanos_per_byte;
   if (seen.out_nanos_per_byte == 0) seen.out_nanos_per_byte = costs.out_nanos_per_byte * seen.in_nanos_per_byte / costs.in_nanos_per_byte;
+  course_.leads.set_rate(seen.in_nanos_per_byte);
   const bool out = drifted(seen.out_nanos_per_byte, costs.out_nanos_per_byte), in = drifted(seen.in_nanos_per_byte, costs.in_nanos_per_byte);
   if ((!out && !in) || planner_.busy() || link_pause_-- > 0) return;
   link_pause_ = next_link_pause_;
@@ -316,6 +320,14 @@ void Engine::follow_link() {
   if (out) take_over(seen.out_nanos_per_byte, costs.out_nanos_per_byte, costs.out_price);
   if (in) take_over(seen.in_nanos_per_byte, costs.in_nanos_per_byte, costs.in_price);
   start_planning(SearchFrom::nothing);
+}
+
+// What is less than a drift makes ways back late, too. How late they were may be known only some steps later.
+void Engine::follow_lateness(bool as_planned) {
+  Leads& leads = course_.leads;
+  if (!as_planned) return leads.give_up();
+  if (const auto step = leads.looks_at(); step && waits_.is_over(*step)) leads.judge(*course_.script, options_.costs);
+  if (!leads.looks_at() && course_.stride.settled()) leads.look_at(step_);
 }
 
 // The plan fits by bytes and yet somebody had to leave unasked: memory nobody planned for.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "engine/stalls.h"
 
 namespace spillway {
 
@@ -60,6 +61,7 @@ void Tape::close() {
   for (const Waiting& waiting : waiting_) writer_->write(waiting.event);
   waiting_.clear();
   copies_.clear();
+  stalls_.clear();
   writer_->close();
   writer_.reset();
 }
@@ -74,13 +76,22 @@ void Tape::write(E event) {
   else waiting_.push_back({.event = as_event(std::move(event)), .copy = {}});
 }
 
-void Tape::write_settled() {
-  for (; !copies_.empty(); copies_.pop_front()) {
-    Waiting& first = *copies_.front();
-    if (!settle(std::get<Move>(first.event), *first.copy) && copies_.size() <= kMostCopies) break;
+template <class E>
+void Tape::settle_first(std::deque<Waiting*>& pending) {
+  for (; !pending.empty(); pending.pop_front()) {
+    Waiting& first = *pending.front();
+    if (!settle(std::get<E>(first.event), *first.copy) && pending.size() <= kMostCopies) break;
     first.copy.reset();
   }
-  for (; !waiting_.empty() && !waiting_.front().copy && !waiting_.front().timed; waiting_.pop_front()) writer_->write(waiting_.front().event);
+}
+
+void Tape::write_settled() {
+  settle_first<Stall>(stalls_);
+  settle_first<Move>(copies_);
+  for (; !waiting_.empty() && !waiting_.front().copy && !waiting_.front().timed; waiting_.pop_front()) {
+    const auto* stall = std::get_if<Stall>(&waiting_.front().event);
+    if (stall == nullptr || stall->duration > 0_ns) writer_->write(waiting_.front().event);
+  }
 }
 
 // The device runs them one after the other, none before the host told it to.
@@ -109,14 +120,23 @@ bool Tape::settle(Move& move, const CopySpan& copy) {
   return true;
 }
 
+bool Tape::settle(Stall& stall, const CopySpan& wait) {
+  const auto took = find_stall(*device_, wait.began, wait.done);
+  if (!took) return false;
+  stall.duration = *took;
+  if (*took > 0_ns) stall.start = std::max(time_of(wait.done) - *took - began_, 0_ns);
+  return true;
+}
+
 // From the last tick of the stream whose time is known; too long ago to compare with: the moment it is seen done.
 Nanos Tape::time_of(Tick done) {
   const auto anchor = std::ranges::find(anchors_, done.stream, [](const Anchor& one) { return one.tick.stream; });
   if (anchor == anchors_.end()) return device_->now();
-  const bool near = done.value >= anchor->tick.value && done.value - anchor->tick.value < kTickWindow / 2;
-  const Nanos at = near ? anchor->at + device_->elapsed(anchor->tick, done) : device_->now();
-  *anchor = {.tick = done, .at = std::min(at, device_->now())};
-  return anchor->at;
+  const bool later = done.value >= anchor->tick.value;
+  const bool near = (later ? done.value - anchor->tick.value : anchor->tick.value - done.value) < kTickWindow / 2;
+  const Nanos at = std::min(near ? anchor->at + device_->elapsed(anchor->tick, done) : device_->now(), device_->now());
+  if (later) *anchor = {.tick = done, .at = at};
+  return at;
 }
 
 // --- events ---------------------------------------------------------------------------------------------------------
@@ -205,6 +225,12 @@ void Tape::recompute(const Record& record, const ReplayNote& replay) {
 void Tape::stall(StallCause cause, Nanos start, Nanos took) {
   if (!on()) return;
   write(Stall{.cause = cause, .op = current(), .storage = {}, .job = kJob, .start = start - began_, .duration = took});
+}
+
+void Tape::stall(StallCause cause, CopySpan wait) {
+  if (!on()) return;
+  waiting_.push_back({.event = Stall{.cause = cause, .op = current(), .storage = {}, .job = kJob, .start = now(), .duration = {}}, .copy = wait});
+  stalls_.push_back(&waiting_.back());
 }
 
 void Tape::end_step(std::span<const Nanos> durations) {

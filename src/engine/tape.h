@@ -37,7 +37,7 @@ struct OpNote {
   std::span<const StorageId> inputs, outputs, mutated, aliased;
 };
 
-// The ticks around one copy.
+// The ticks around one copy, or around the time in which a stream stands still.
 struct CopySpan {
   Tick began, done;
 };
@@ -80,6 +80,8 @@ class Tape {
   void move(const Record& record, TraceTier from, TraceTier to, bool clean, std::optional<CopySpan> copy);
   void recompute(const Record& record, const ReplayNote& replay);
   void stall(StallCause cause, Nanos start, Nanos took);
+  // A wait that was enqueued: whether it is one, and how long, is told when it is over.
+  void stall(StallCause cause, CopySpan wait);
   // `durations`: of the step's ops that the device measured.
   void end_step(std::span<const Nanos> durations = {});
 
@@ -90,7 +92,7 @@ class Tape {
 
   struct Waiting {
     Event event;
-    std::optional<CopySpan> copy;  // of a move that is under way
+    std::optional<CopySpan> copy;  // of a move or a stall that is under way
     bool timed = false;            // an op whose time is not known yet
   };
   // A storage as the trace knows it.
@@ -112,6 +114,9 @@ class Tape {
   void write_settled();
   void set_times(std::span<const Nanos> durations);
   [[nodiscard]] bool settle(Move& move, const CopySpan& copy);
+  [[nodiscard]] bool settle(Stall& stall, const CopySpan& wait);
+  template <class E>
+  void settle_first(std::deque<Waiting*>& pending);
   [[nodiscard]] Nanos time_of(Tick done);
   void announce(const Record& record, TraceTier tier);
   // In the trace; not valid for who has died.
@@ -127,7 +132,7 @@ class Tape {
   Nanos began_;
   std::uint32_t ops_ = 0, step_ = 0;
   std::deque<Waiting> waiting_;
-  std::deque<Waiting*> copies_;  // among those: moves that are under way
+  std::deque<Waiting*> copies_, stalls_;  // among those: moves and stalls that are under way
   std::vector<Anchor> anchors_;
   FlatTable<Told> told_;            // who lives, by the engine's number
   std::uint32_t storages_ = 0;      // told so far

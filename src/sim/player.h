@@ -42,6 +42,7 @@ class Player final : public Owner {
   [[nodiscard]] Engine& engine() { return engine_; }
   [[nodiscard]] const Meter& meter() const { return meter_; }
   [[nodiscard]] Bytes rebuilt() const { return rebuilt_; }
+  [[nodiscard]] std::int64_t timed_ops() const { return timed_ops_; }
 
   // --- Owner ---
   [[nodiscard]] void* weak(Record& record) override { return record.owner; }
@@ -95,6 +96,7 @@ class Player final : public Owner {
   double slow_clock_ = 0;
   std::vector<Nanos> measured_;   // since the last step's end
   Bytes rebuilt_;
+  std::int64_t timed_ops_ = 0;
   Shortage last_shortage_{};
   std::optional<Unfit> unfit_;
 };

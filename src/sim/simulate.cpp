@@ -47,12 +47,14 @@ class Sampler {
                  .rebuilt_ops = now.recomputed_ops - before_.recomputed_ops,
                  .remaps = now.remaps - before_.remaps,
                  .surprises = now.surprises - before_.surprises,
+                 .timed_ops = player_.timed_ops() - timed_ops_,
                  .planned = now.planned_steps > before_.planned_steps,
                  .predicted = before_.predicted.value_or(Prediction{})};
     player_.engine().reset_recent_peaks();
     step.time = step.kernels + step.rebuilds + step.fetch + step.room + step.beside_copies + step.host;
     before_ = now;
     rebuilt_ = player_.rebuilt();
+    timed_ops_ = player_.timed_ops();
     return step;
   }
 
@@ -67,6 +69,7 @@ class Sampler {
   Player& player_;
   EngineStats before_;
   Bytes rebuilt_;
+  std::int64_t timed_ops_ = 0;
   std::array<Nanos, kSpentKinds> spent_{};
 };
 

@@ -39,6 +39,7 @@ struct SimStep {
   std::int64_t evictions = 0, rebuilt_ops = 0;
   std::int64_t remaps = 0;     // free memory put together, or taken to where a block belongs
   std::int64_t surprises = 0;  // in a planned step: room that had to be made beside the plan
+  std::int64_t timed_ops = 0;  // whose time on the card was taken; none without a slow clock
   bool planned = false;
   Prediction predicted;  // where planned
 };

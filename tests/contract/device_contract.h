@@ -386,6 +386,22 @@ TEST_P(DeviceContract, ElapsedIsZeroToItselfAndAddsUp) {
   EXPECT_GE(off, -error * 3);
 }
 
+TEST_P(DeviceContract, ATimedTickIsATickLikeAnyOther) {
+  const StreamId stream = device().open_stream(), other = device().open_stream();
+  subject_->hold(stream);
+  const Tick first = device().record(stream), timed = device().record_timed(stream), last = device().record_timed(stream);
+  EXPECT_EQ(timed.value, first.value + 1);
+  EXPECT_EQ(last.value, timed.value + 1);
+  EXPECT_FALSE(device().query(timed));
+  device().wait(other, timed);
+  const Tick behind = device().record(other);
+  EXPECT_FALSE(device().query(behind));
+  subject_->release();
+  device().synchronize(behind);
+  device().synchronize(last);
+  EXPECT_GE(device().elapsed(timed, last), -subject_->clock_error());
+}
+
 TEST_P(DeviceContract, ElapsedSeesTheOrderThatAWaitMade) {
   const StreamId first = device().open_stream(), second = device().open_stream();
   subject_->hold(first);

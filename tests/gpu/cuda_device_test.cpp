@@ -95,6 +95,23 @@ TEST_F(CudaDeviceTest, TicksOfAdoptedStreamsHaveATimeOnlyWhenAskedFor) {
   }
 }
 
+TEST_F(CudaDeviceTest, OneTickOfAnAdoptedStreamHasATimeWhereItIsAskedFor) {
+  CudaDevice& device = open();
+  const StreamId adopted = device.adopt_stream(nullptr), ours = device.open_stream();
+  const Tick plain = device.record(adopted), first = device.record_timed(adopted);
+  for (int i = 0; i < 100; ++i) (void)device.record(adopted);
+  const Tick last = device.record_timed(adopted), beside = device.record(ours);
+  device.synchronize(last);
+  device.synchronize(beside);
+  EXPECT_GE(device.elapsed(first, last), 0_ns);
+  EXPECT_LE(device.elapsed(last, first), 0_ns);
+  EXPECT_EQ(device.elapsed(last, beside), -device.elapsed(beside, last));
+  EXPECT_THROW((void)device.elapsed(plain, last), InvariantError);
+  for (std::uint64_t i = 0; i < kTickWindow; ++i) (void)device.record(adopted);
+  device.synchronize(device.record_timed(adopted));
+  EXPECT_THROW((void)device.elapsed(first, last), InvariantError);
+}
+
 // |  slab  |  slab  |slab|      one copy over all three, and back
 TEST_F(CudaDeviceTest, CopiesRunAcrossSlabs) {
   CudaDevice& device = open({.host_slab = 4_MiB});

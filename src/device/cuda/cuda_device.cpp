@@ -300,6 +300,11 @@ Tick CudaDevice::record(StreamId on) {
   return card_->streams.record(on);
 }
 
+Tick CudaDevice::record_timed(StreamId on) {
+  const CudaScope scope(card_->context.handle);
+  return card_->streams.record(on, /*timed=*/true);
+}
+
 Tick CudaDevice::mark(StreamId on) { return card_->streams.mark(on); }
 
 void CudaDevice::wait(StreamId waiter, Tick tick) {

@@ -8,7 +8,7 @@
 //
 // Where this is slower or wider than Device promises: decommitting a part of a host slab waits for the card; a failed
 // file copy fails query and synchronize on every stream of the device. Ticks of adopted streams carry no time unless
-// asked for. No CUDA header is needed to use this one, and no driver to load it.
+// asked for (record_timed, or time_adopted for all). No CUDA header is needed to use this one, and no driver to load it.
 #pragma once
 
 #include <functional>
@@ -72,6 +72,7 @@ class CudaDevice final : public Device {
   void copy(StreamId on, Place to, Place from, Bytes size) override;
   void fill(StreamId on, Bytes offset, Bytes size, std::byte value) override;
   [[nodiscard]] Tick record(StreamId on) override;
+  [[nodiscard]] Tick record_timed(StreamId on) override;
   [[nodiscard]] Tick mark(StreamId on) override;
   void wait(StreamId waiter, Tick tick) override;
   [[nodiscard]] bool query(Tick tick) override;

@@ -69,9 +69,9 @@ Tick StreamTable::mark(StreamId on) {
   return {on, value};
 }
 
-Tick StreamTable::record(StreamId on) {
+Tick StreamTable::record(StreamId on, bool timed) {
   Stream& stream = at(on);
-  Event* event = events_.take(stream.timed);
+  Event* event = events_.take(timed || stream.timed);
   const std::lock_guard lock(stream.mutex);
   record_event(stream, event);
   const Tick tick{on, stream.recorded};
@@ -145,12 +145,12 @@ Nanos StreamTable::elapsed(Tick from, Tick to) {
 
 StreamTable::Borrowed StreamTable::borrow_past(Tick tick) {
   Stream& stream = at(tick.stream);
-  SPILLWAY_ENSURE(stream.timed, "ticks of this stream are timed (CudaOptions::time_adopted)");
   const std::lock_guard lock(stream.mutex);
   const std::uint64_t age = stream.done - tick.value;
   SPILLWAY_ENSURE(age < stream.past.size() && age + stream.pending.size() < kTickWindow,
                   "the tick is among the last kTickWindow of its stream");
   Event* event = stream.past[stream.past.size() - 1 - age];
+  SPILLWAY_ENSURE(event != nullptr, "the tick is timed (Device::record_timed, CudaOptions::time_adopted)");
   ++event->users;
   return {event, [this, &stream](Event* borrowed) {
             const std::lock_guard returning(stream.mutex);
@@ -177,14 +177,11 @@ void StreamTable::settle(Stream& stream, std::uint64_t value) {
     Event* event = stream.pending.front();
     stream.pending.pop_front();
     ++stream.done;
-    if (stream.timed) {
-      stream.past.push_back(event);
-    } else {
-      release(event);
-    }
+    stream.past.push_back(event->timed ? event : nullptr);
+    if (!event->timed) release(event);
   }
   while (!stream.past.empty() && stream.past.size() + stream.pending.size() > kTickWindow) {
-    release(stream.past.front());
+    if (stream.past.front() != nullptr) release(stream.past.front());
     stream.past.pop_front();
   }
 }

@@ -4,7 +4,8 @@
 // n-th record on a stream is its tick n. An event stands for a tick until the tick is known to be done, and where ticks
 // are timed until kTickWindow newer ones were recorded:
 //
-//   ticks 1..done are done; pending[i] is the event of tick done + 1 + i, past[past.size() - 1 - i] that of done - i
+//   ticks 1..done are done; pending[i] is the event of tick done + 1 + i, past[past.size() - 1 - i] that of done - i, null
+//   where that one carries no time
 //
 //   recorded == done + pending.size() whenever the lock is free; marked <= recorded + 1
 //
@@ -41,7 +42,8 @@ class StreamTable {
   [[nodiscard]] CUstream handle(StreamId stream) const { return at(stream).handle; }
   [[nodiscard]] bool is_own(StreamId stream) const { return at(stream).own; }
 
-  [[nodiscard]] Tick record(StreamId on);
+  // `timed`: its time can be asked for, also where the stream's other ticks carry none.
+  [[nodiscard]] Tick record(StreamId on, bool timed = false);
   [[nodiscard]] Tick mark(StreamId on);  // no context needed
   void wait(StreamId waiter, Tick tick);
   [[nodiscard]] bool query(Tick tick);
@@ -59,7 +61,7 @@ class StreamTable {
     std::atomic<std::uint64_t> recorded = 0;
     std::atomic<std::uint64_t> marked = 0;
     std::deque<Event*> pending;
-    std::deque<Event*> past;  // empty where ticks are not timed
+    std::deque<Event*> past;
     std::size_t sweep_at = kFirstSweep;
   };
 

@@ -107,6 +107,19 @@ TEST_F(ArenaTest, GivesABlockInUseToAnotherStreamBehindAWait) {
   EXPECT_EQ(grants(GrantClass::orderable), 1);
 }
 
+TEST_F(ArenaTest, LetsSomebodyElseEnqueueTheWaitsItOwes) {
+  std::vector<std::pair<StreamId, Tick>> told;
+  arena.set_wait([&](StreamId on, Tick tick) {
+    told.emplace_back(on, tick);
+    arena.wait(on, tick);
+  });
+  const Block block = allocate(4_MiB, a);
+  const Tick last = use(block, a);
+  arena.free(block, last);
+  use(allocate(4_MiB, b), b);  // ordered: races are looked for
+  EXPECT_EQ(told, (std::vector{std::pair(b, last)}));
+}
+
 TEST_F(ArenaTest, AsksTheDeviceBeforeItMakesAStreamWait) {
   const Block block = allocate(4_MiB, a);
   arena.free(block, use(block, a));

@@ -22,6 +22,7 @@ class TapeTest : public testing::Test {
       EXPECT_TRUE(card.try_commit(tier, {0_B, 64_MiB}));
     }
     tape.open(path, card, std::array{out});
+    opened = card.now();
     record.id = StorageId{0};
     record.size = 16_MiB;
     tape.birth(record);
@@ -50,6 +51,7 @@ class TapeTest : public testing::Test {
   StreamId out = card.open_stream();
   std::string path = testing::TempDir() + "tape_test_" + std::to_string(::getpid()) + ".spt";
   Tape tape;
+  Nanos opened;
   Record record;
 };
 
@@ -69,6 +71,45 @@ TEST_F(TapeTest, TellsHowLongACopyTookAndKeepsTheOrderOfTheHost) {
   EXPECT_EQ(moves[0].duration, card.elapsed(copy.began, copy.done));
   EXPECT_GT(moves[0].duration, 200_us);
   EXPECT_LT(moves[0].start, told_at);
+}
+
+// compute   [100 us]before..............[goes on        out has ended another copy before the stall is looked at
+// out       <---------- copy ---------->awaited<- copy ->
+TEST_F(TapeTest, TellsHowLongAStreamStoodStillAndWhenInTheOrderOfTheHost) {
+  const StreamId compute = card.open_stream();
+  const auto op = [&] { tape.op({.name = "aten::relu", .inputs = {}, .outputs = {}, .mutated = {}, .aliased = {}}); };
+  card.compute(compute, 100_us);
+  const CopySpan copy = copy_out();
+  const Tick before = card.record_timed(compute);
+  op();
+  card.wait(compute, copy.done);
+  tape.stall(StallCause::room, {before, copy.done});
+  op();
+  const CopySpan next = copy_out();
+  card.synchronize(next.done);
+  const Nanos end = card.now();
+  tape.move(record, TraceTier::device, TraceTier::host, false, next);  // its tick is known before the older one's
+
+  const auto stalls = events<Stall>();
+
+  ASSERT_EQ(stalls.size(), 1u);
+  EXPECT_EQ(stalls[0].cause, StallCause::room);
+  EXPECT_EQ(stalls[0].op, OpIndex{1});
+  EXPECT_EQ(stalls[0].duration, card.elapsed(before, copy.done));
+  EXPECT_GT(stalls[0].duration, 100_us);
+  const Nanos after = end - opened - (stalls[0].start + stalls[0].duration);  // from the stall's end to that of the next copy
+  EXPECT_NEAR(static_cast<double>(after.count), static_cast<double>(card.elapsed(copy.done, next.done).count), 1000);
+}
+
+TEST_F(TapeTest, AWaitThatTookNoTimeIsNoStall) {
+  const StreamId compute = card.open_stream();
+  const CopySpan copy = copy_out();
+  card.compute(compute, 1_s);
+  const Tick before = card.record_timed(compute);
+  card.wait(compute, copy.done);
+  tape.stall(StallCause::fetch, {before, copy.done});
+  card.synchronize(card.record(compute));
+  EXPECT_TRUE(events<Stall>().empty());
 }
 
 TEST_F(TapeTest, ASecondOneBeginsAnew) {

@@ -129,12 +129,16 @@ Trace two_uses() {
   return maker.trace();
 }
 
-TEST(SimulateByHand, WhatDoesNotFitLeavesAndComesBackOverTheLink) {
+Card card_with_a_plain_link() {
   Card card = quick_card();
   card.out = card.in = card.out_both = card.in_both = {1'048'576'000};  // 1000 MiB/s: 10 ms for 10 MiB
   card.copy_latency = 0_ns;
   card.slower_beside_out = card.slower_beside_in = card.slower_beside_both = {};
-  const SimResult result = simulate(two_uses(), {.card = card, .budget = 20_MiB, .policy = "lru", .steps = 4});
+  return card;
+}
+
+TEST(SimulateByHand, WhatDoesNotFitLeavesAndComesBackOverTheLink) {
+  const SimResult result = simulate(two_uses(), {.card = card_with_a_plain_link(), .budget = 20_MiB, .policy = "lru", .steps = 4});
   ASSERT_EQ(result.steps.size(), 4u);
   const SimStep& steady = result.steps.back();
   // Parameters come home unchanged: their copies below stay good, so they leave free from the second step on.
@@ -175,6 +179,68 @@ TEST(SimulateByHand, ASlowerLinkShowsFromTheStepOnInWhichItSlows) {
   EXPECT_NEAR(static_cast<double>(result.steps[3].fetch.count), 2.0 * static_cast<double>(result.steps[2].fetch.count), 10'000);
 }
 
+// By cause, in the whole run: what the engine tells, what the trace holds, and what the card's own clock shows.
+struct Waited {
+  Nanos fetch, room;
+  explicit Waited(const EngineStats& stats) : fetch(stats.stalls.fetch), room(stats.stalls.room) {}
+  explicit Waited(const std::vector<SimStep>& steps) {
+    for (const SimStep& step : steps) fetch += step.fetch, room += step.room;
+  }
+  explicit Waited(const Trace& trace) {
+    for (const Event& event : trace.events) {
+      const auto* stall = std::get_if<Stall>(&event);
+      if (stall != nullptr && stall->cause == StallCause::fetch) fetch += stall->duration;
+      if (stall != nullptr && stall->cause == StallCause::room) room += stall->duration;
+    }
+  }
+};
+
+Trace simulated_trace(const Trace& trace, SimOptions options, SimResult& result) {
+  options.trace = ::testing::TempDir() + "stalls_" + std::to_string(::getpid()) + ".spt";
+  result = simulate(trace, options);
+  Trace written = read_trace(options.trace);
+  std::filesystem::remove(options.trace);
+  EXPECT_TRUE(check_trace(written, 1).empty());
+  return written;
+}
+
+// From the second step on: first, middle, then x comes, for 10 ms, and last.
+TEST(SimulateStalls, AWayBackThatMustBeWaitedForIsToldWithItsOpAndItsTime) {
+  SimResult result;
+  const Trace trace = simulated_trace(two_uses(), {.card = card_with_a_plain_link(), .budget = 20_MiB, .policy = "lru", .steps = 4}, result);
+  std::vector<Stall> stalls;
+  for (const Event& event : trace.events) {
+    if (const auto* step = std::get_if<StepBegin>(&event); step != nullptr && step->step == StepIndex{3}) stalls.clear();
+    if (const auto* stall = std::get_if<Stall>(&event)) stalls.push_back(*stall);
+  }
+  ASSERT_EQ(stalls.size(), 1u);
+  EXPECT_EQ(stalls[0].cause, StallCause::fetch);
+  EXPECT_EQ(stalls[0].duration, 10_ms);
+  EXPECT_EQ(stalls[0].start, result.steps[0].time + result.steps[1].time + result.steps[2].time + 20_ms);
+  EXPECT_EQ(stalls[0].op, OpIndex{3 * 3 + 2});
+}
+
+// x leaves after its op, for z, and is on its way for 10 ms in which the card has nothing to do.
+TEST(SimulateStalls, APlaceThatIsNotLeftYetIsToldAsRoom) {
+  SimResult result;
+  const Trace trace = simulated_trace(two_uses(), {.card = card_with_a_plain_link(), .budget = 20_MiB, .policy = "lru", .steps = 4}, result);
+  EXPECT_EQ(result.steps[0].room, 10_ms);
+  EXPECT_EQ(Waited(result.steps).room, Waited(result.stats).room);
+  EXPECT_EQ(Waited(result.steps).room, Waited(trace).room);
+}
+
+// Room is left out: the host waits for some of it while the card works.
+TEST_P(Simulate, WhatTheEngineTellsOfWaitingIsWhatTheCardWaited) {
+  for (const auto& [policy, percent] : {std::pair("hybrid", 43), {"lru", 60}}) {
+    SimResult result;
+    const Trace written = simulated_trace(trace, options(percent, policy), result);
+    const Waited told(result.stats), drawn(written), seen(result.steps);
+    EXPECT_GT(seen.fetch, 100_us) << policy;
+    EXPECT_NEAR(static_cast<double>(told.fetch.count), static_cast<double>(seen.fetch.count), 50'000) << policy;  // moments are no stalls
+    EXPECT_EQ(drawn.fetch, told.fetch) << policy;
+  }
+}
+
 // The link halves at step 5: from then on copies planned for the whole link are late, until a plan for the half is made.
 TEST(SimulateDrift, StallsOfALinkThatHalvesAreGoneThreeStepsLater) {
   const Trace trace = recorded("resnet50_b256");
@@ -189,6 +255,43 @@ TEST(SimulateDrift, StallsOfALinkThatHalvesAreGoneThreeStepsLater) {
   EXPECT_LT(stall(4) * 10, stall(5));
   EXPECT_GT(stall(5), 1_ms);
   EXPECT_LT(stall(8) * 10, stall(5));
+}
+
+// The link slows by an eighth, which is too little for another plan: ways back are late, and begin earlier some steps later. With
+// places there is nothing to gain: each begins as soon as its place is free.
+TEST(SimulateDrift, WaysBackThatAreALittleLateBeginEarlier) {
+  const Trace trace = recorded("gpt2m_16x1024");
+  const Bytes peak = live_curve(Liveness(trace, *find_steady_step(trace))).peak;
+  SimOptions options{.card = quick_card(), .budget = peak * 80 / 100, .policy = "hybrid", .steps = 20, .places = false};
+  options.before_step = [](int step, FakeDevice& device) {
+    if (step == 12) device.set_link_percent(87);
+  };
+  const SimResult result = simulate(trace, options);
+  ASSERT_EQ(result.steps.size(), 20u);
+  const auto stall = [&](std::size_t i) { return result.steps[i].fetch + result.steps[i].room; };
+  EXPECT_LT(stall(11), 100_us);
+  EXPECT_GT(stall(12), 5_ms);
+  for (std::size_t step = 16; step < 20; ++step) {
+    EXPECT_LT(stall(step) * 10, stall(12)) << step;
+    EXPECT_LT(result.steps[step].time, result.steps[12].time) << step;
+    EXPECT_EQ(result.steps[step].predicted.time, result.steps[11].predicted.time) << "by the same plan";
+    EXPECT_EQ(result.steps[step].surprises, 0) << step;
+  }
+}
+
+// The same where nothing helps: what was tried is taken back, and the steps are as they were.
+TEST(SimulateDrift, WhatDoesNotHelpWaysBackThatAreLateIsNotTriedForEver) {
+  const Trace trace = recorded("vit_b_16_b256");
+  const Bytes peak = live_curve(Liveness(trace, *find_steady_step(trace))).peak;
+  SimOptions options{.card = quick_card(), .budget = peak * 60 / 100, .policy = "hybrid", .steps = 20};
+  options.before_step = [](int step, FakeDevice& device) {
+    if (step == 12) device.set_link_percent(87);
+  };
+  const SimResult result = simulate(trace, options);
+  ASSERT_EQ(result.steps.size(), 20u);
+  EXPECT_GT(result.steps[12].fetch, 1_ms);
+  EXPECT_GT(result.steps[14].fetch, result.steps[12].fetch);  // on trial
+  for (std::size_t step = 16; step < 20; ++step) EXPECT_EQ(result.steps[step].time, result.steps[12].time) << step;
 }
 
 // What is not placed needs more than was thought at first: until plans leave it that much, memory goes to and fro in every step.
@@ -261,6 +364,18 @@ TEST(SimulateRetiming, TimesThatWereMeasuredTooLongAreMeasuredAgainInAPlannedSte
   const Costs costs = costs_of(quick_card());
   const double copies = static_cast<double>(result.steps.back().predicted.moved.count) * (costs.out_price + costs.in_price);
   EXPECT_NEAR(static_cast<double>(result.steps.back().predicted.plain_time.count), plain - copies, plain / 50);
+}
+
+// What is measured slows the host down: once a run has settled no op is.
+TEST(SimulateRetiming, OpsAreMeasuredInAFewStepsOfMany) {
+  const Trace trace = recorded("vgg16_b128");
+  const Bytes peak = live_curve(Liveness(trace, *find_steady_step(trace))).peak;
+  const SimResult result = simulate(trace, {.card = quick_card(), .budget = peak * 55 / 100, .steps = 30, .slow_clock = 1.1});
+  ASSERT_EQ(result.steps.size(), 30u);
+  const auto measured = std::ranges::count_if(result.steps, [](const SimStep& step) { return step.timed_ops > 0; });
+  EXPECT_GE(measured, 2);  // before there was a plan, and by one
+  EXPECT_LE(measured, 4);
+  for (std::size_t step = 20; step < 30; ++step) EXPECT_EQ(result.steps[step].timed_ops, 0) << step;
 }
 
 // Aims: at most 1.3 times as long as the steady step, at most 1.5 times as many bytes. Its own copies out were waited for: VGG-16 took
