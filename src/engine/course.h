@@ -18,11 +18,13 @@ namespace spillway {
 // may have happened in the other. While a plan is being made nothing is timed: two busy threads may share a core.
 class Stride {
  public:
-  // `as_planned`: from its first op to its last; `quiet`: nobody plans. `settled_now`: the time with nothing left to do for the
+  // `as_planned`: from its first op to its last; `quiet`: nobody plans; `host_late`: the device came near its end before the host
+  // did. `settled_now`: the time with nothing left to do for the
   // device, which has to be waited for; it is asked for at the borders of the stretches only, for the host runs ahead by more and
   // more steps.
   template <class Now>
-  void note_step(bool as_planned, bool quiet, Now settled_now) {
+  void note_step(bool as_planned, bool quiet, bool host_late, Now settled_now) {
+    if (!time_) late_ = timed_ == 0 ? 0 : late_ + (host_late ? 1 : 0);
     steps_ = as_planned ? steps_ + 1 : 0;
     tried_ += quiet ? 1 : 0;
     timed_ = quiet && settled() ? timed_ + 1 : 0;
@@ -32,10 +34,6 @@ class Stride {
     const Nanos took{(now - std::exchange(began_, now)).count / kStretch};
     if (since > 0) shortest_ = since == kStretch ? took : std::min(took, shortest_);
     if (since == kStretches * kStretch) time_ = shortest_;
-  }
-  // Of the step that note_step is told of next: the device had come near its end before the host did.
-  void note_host(bool late) {
-    if (!time_) late_ = timed_ == 0 ? 0 : late_ + (late ? 1 : 0);
   }
   // In most of the steps timed. A step that takes longer than planned with the host ahead has another cause.
   [[nodiscard]] bool waits_for_host() const { return 2 * late_ > kStretches * kStretch; }

@@ -444,8 +444,8 @@ class Engine {
   [[nodiscard]] bool is_worth_following(const Prediction& offered) const;
   // `outdated`: the script at hand is no good any more.
   void start_planning(SearchFrom from, bool outdated = true);
-  // Ops are measured again in a planned step: retime.cpp.
-  [[nodiscard]] bool is_time_to_retime() const;
+  void plan_anew();
+  [[nodiscard]] bool is_time_to_retime() const;  // of ops measured again: retime.cpp
   void retime(const std::vector<Nanos>& durations, Lock& lock);
   void plan_with_more_slack();
   void plan_with_more_open();

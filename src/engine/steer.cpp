@@ -170,12 +170,8 @@ void Engine::steer_end_step(const std::vector<Nanos>& durations, Lock& lock) {
   let_outliving_go(std::numeric_limits<std::size_t>::max());
   if (!plans()) return;
   if (opening_.on && recall()) {
-    slack_ = kFirstSlack;
-    open_need_ = 0_B;
     recorded_time_.reset();  // it was recorded in another run
-    retimings_ = 0;
-    pace_ = {};
-    start_planning(SearchFrom::nothing);
+    plan_anew();
     planner_.wait_for_first(kMostWait);
   }
   take_lessons(lock);
@@ -183,10 +179,11 @@ void Engine::steer_end_step(const std::vector<Nanos>& durations, Lock& lock) {
   if (course_.script) {
     const bool followed = course_.on && course_.next == course_.script->op_count();
     course_.missed = followed ? 0 : course_.missed + 1;
-    stats_.planned_steps += followed ? 1 : 0, stats_.surprises += course_.surprises;
+    stats_.planned_steps += followed ? 1 : 0;
+    stats_.surprises += course_.surprises;
     settle_layout(followed, lock);
-    course_.stride.note_host(course_.near_end && device_.query(*course_.near_end));
-    course_.stride.note_step(followed && course_.surprises == 0, !planner_.busy(), [&] { return settled_now(lock); });
+    const bool host_late = course_.near_end && device_.query(*course_.near_end);
+    course_.stride.note_step(followed && course_.surprises == 0, !planner_.busy(), host_late, [&] { return settled_now(lock); });
     follow_lateness(followed && course_.surprises == 0);
     if (measured && followed && course_.surprises == 0) retime(durations, lock);
     if (course_.missed >= kMostMissed) course_.set(nullptr);
@@ -205,12 +202,8 @@ void Engine::steer_end_step(const std::vector<Nanos>& durations, Lock& lock) {
     if (repertoire_.varies()) return end_varying_step({}, lock);
     if (!steps->sample) {
       recorded_ = std::move(steps);
-      slack_ = kFirstSlack;
-      open_need_ = 0_B;
       reactive_steps_ = kPatience;
-      retimings_ = 0;
-      pace_ = {};
-      start_planning(SearchFrom::nothing);
+      plan_anew();
     }
   } else if (!recorder_.on() && course_.script && course_.missed > 0) {
     begin_recording(/*sample=*/true);
@@ -286,6 +279,15 @@ void Engine::begin_recording(bool sample) {
   std::ranges::for_each(away_, tell);
   std::ranges::for_each(dropped_, tell);
   if (sample) recorder_.open_sample();
+}
+
+// For steps nothing is known of but what was recorded.
+void Engine::plan_anew() {
+  slack_ = kFirstSlack;
+  open_need_ = 0_B;
+  retimings_ = 0;
+  pace_ = {};
+  start_planning(SearchFrom::nothing);
 }
 
 void Engine::start_planning(SearchFrom from, bool outdated) {

@@ -19,9 +19,9 @@ struct Walk {
   Nanos now;
   int asked = 0;
 
-  void step(Nanos takes, bool as_planned = true, bool quiet = true) {
+  void step(Nanos takes, bool as_planned = true, bool quiet = true, bool host_late = false) {
     now += takes;
-    stride.note_step(as_planned, quiet, [this] { return ++asked, now; });
+    stride.note_step(as_planned, quiet, host_late, [this] { return ++asked, now; });
   }
   void steps(const std::vector<Nanos>& all) {
     for (const Nanos takes : all) step(takes);
@@ -56,8 +56,8 @@ TEST(Stride, AStepThatWentAnotherWayBeginsItAnew) {
 bool waits_for_host(const std::vector<int>& late_in) {
   Walk walk;
   for (int i = 0; i < 30; ++i) {
-    walk.stride.note_host(std::ranges::count(late_in, i) > 0 || i >= 9);  // what comes after them is not looked at
-    walk.step(10_ms);
+    const bool late = std::ranges::count(late_in, i) > 0 || i >= 9;  // what comes after them is not looked at
+    walk.step(10_ms, /*as_planned=*/true, /*quiet=*/true, late);
   }
   return walk.stride.waits_for_host();
 }
