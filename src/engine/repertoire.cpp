@@ -191,7 +191,7 @@ double Repertoire::distance_to(const Kind& kind, const Signature& signature) con
   return worst;
 }
 
-// A copy of the model that somebody made since: plans do not know of it.
+// A copy of the model that somebody made since: plans do not know of it. Once it had to leave it takes no room.
 Bytes Repertoire::beside_of(const Kind& kind, Bytes room) const {
   const Bytes more = std::ranges::min(living_) - kind.before;
   return more > part_of(room, kSameRoom) ? more : 0_B;

@@ -41,7 +41,7 @@ class Repertoire {
   [[nodiscard]] bool teaches() const;
 
   // --- the first ops of a step ---------------------------------------------------------------------------------------
-  // `living`: the bytes of all who live now, wherever they are.
+  // `living`: the bytes of all who are on the device now.
   void begin_step(Bytes living = {});
   [[nodiscard]] bool watches() const { return watching_; }
   void stop_watching() { watching_ = false; }
@@ -54,7 +54,7 @@ class Repertoire {
     bool fits = false;                     // it needs none: all of it has room in `room`
     bool reused = false;                   // it was made for another size
     std::vector<bool> spared = {};         // by gap of the script: not needed here
-    Bytes beside = {};                     // lives on from step to step, and did not when the kind was first seen
+    Bytes beside = {};                     // is there from step to step, and was not when the kind was first seen
   };
   // Once it watches no longer. A script made for more room than there is beside whoever lives on is taken only where it is enough.
   [[nodiscard]] Found find_script(Bytes room);

@@ -70,7 +70,7 @@ void Engine::end_varying_step(const std::vector<Nanos>& durations, Lock& lock) {
   course_.begin_step();
   layout_.use(nullptr);
   layout_.begin_step(false);
-  repertoire_.begin_step(whole());
+  repertoire_.begin_step(live_);
   stats_.planning += device_.now() - begin;
 }
 
