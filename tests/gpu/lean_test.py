@@ -207,13 +207,17 @@ def trains_leanly(layout, policy, steps=10):
 
     make_deterministic()
     train(layout, 1)
-    torch.cuda.reset_peak_memory_stats()
     plain = train(layout, steps)
-    peak = torch.cuda.max_memory_allocated()
     assert train(layout, steps) == plain, "two plain runs differ: nothing can be shown"
     torch.cuda.empty_cache()
+    spillway.enable(device="cuda")
+    train(layout, 2)
+    seen = spillway.stats()
+    spillway.disable()
+    torch.cuda.empty_cache()
     outside = torch.cuda.memory_reserved()  # older memory counts against the budget
-    spillway.enable(budget=outside + peak * 55 // 100, device="cuda", policy=policy, host_limit="2GiB")
+    peak, floor = seen["plain_peak_bytes"], seen["floor_bytes"]
+    spillway.enable(budget=outside + floor + (peak - floor) * 4 // 10, device="cuda", policy=policy, host_limit="2GiB")
     native.load().lean(2)
     found = train(layout, steps)
     stats = spillway.stats()

@@ -272,6 +272,7 @@ std::set<std::string> found(Leak leak) {
 }
 
 using ::testing::Contains;
+using ::testing::StartsWith;
 
 TEST(PlannedEdges, WithAllOfThemNobodyComesTooEarlyInStepsThatGoByTheirPlan) {
   std::int64_t planned = 0, placed = 0, misplaced = 0;
@@ -304,7 +305,7 @@ TEST(PlannedEdges, APlaceTakenBeforeTheWayOutHasEndedIsOverwritten) {
 }
 
 TEST(PlannedEdges, AWayInAheadOfNeedThatDoesNotWaitForItsPlacesLastUseOverwritesIt) {
-  EXPECT_THAT(found({Lane::in, Lane::compute}), Contains("in writes what kernel reads on the device"));
+  EXPECT_THAT(found({Lane::in, Lane::compute}), Contains(StartsWith("in writes what kernel ")));
 }
 
 TEST(PlannedEdges, AWayInAheadOfNeedThatDoesNotWaitForWaysOutReadsWhatIsNotThereYetAndOverwritesWhatIs) {

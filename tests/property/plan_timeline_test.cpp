@@ -102,20 +102,23 @@ TEST(PlanTimeline, KnowsWhoIsKeptBeyondItsDeath) {
 }
 
 // Without places the pool gives a way in or an op the place of a storage that is still leaving by its address, while the timeline gives
-// that of the one that left first: a step may be slower than was foretold, too.
+// that of the one that left first: a step may be slower than was foretold, too. Ways back that were waited for begin earlier then, and
+// are home beside others.
 TEST(PlanTimeline, IsNearWhereBlocksHaveNoPlaces) {
-  int planned = 0;
+  int planned = 0, exact = 0;
   double sum = 0;
   const auto seeds = static_cast<std::uint32_t>(scaled(30));
   for (std::uint32_t seed = 0; seed < seeds; ++seed) {
     const Compared found = compare(seed, {.places = false});
     if (!found.planned || found.surprised) continue;
     ++planned;
-    EXPECT_EQ(found.peak, found.predicted_peak) << seed;
+    exact += found.peak == found.predicted_peak ? 1 : 0;
+    EXPECT_GE(found.peak, found.predicted_peak) << seed;
     EXPECT_LT(std::abs(found.off), 0.04) << seed;
     sum += std::abs(found.off);
   }
   EXPECT_GT(planned, static_cast<int>(seeds) * 9 / 10);
+  EXPECT_GT(exact, planned * 9 / 10);
   EXPECT_LT(sum / planned, 0.01);
 }
 
