@@ -241,8 +241,8 @@ class Engine {
   void note_op(const OpBytes& bytes, const std::string& name, Lock& lock);
 
   // --- recipes: with the lock ---------------------------------------------------------------------------------------
-  // Whether anybody might be dropped: recipes are of no use otherwise.
-  [[nodiscard]] bool wants_recipes() const { return options_.budget.has_value() && options_.leave != Leave::move; }
+  // Whether anybody might be dropped, or a trace is to tell what rebuilds would take: recipes are of no use otherwise.
+  [[nodiscard]] bool wants_recipes() const { return (options_.budget || tape_.on()) && options_.leave != Leave::move; }
   void set_recipe(Record* record, Recipe* recipe);
   void append_recipe(Record* record, Recipe* recipe);
   void clear_recipes(Record* record);

@@ -24,8 +24,8 @@ constexpr std::size_t kMostAsked = 16;      // of a kind: those that came last
 constexpr std::size_t kMostKinds = 16;
 constexpr double kCells = 16;               // that the range of sizes is cut into
 constexpr double kFinest = 1.02, kCoarsest = 1.10;
-constexpr double kMayFit = kCoarsest * kCoarsest;  // times the room: a step a little smaller, whose bytes grow with the square, may fit
 constexpr std::size_t kMostFitting = 8;
+constexpr std::size_t kMostTrims = 8;       // of a script: sizes come again
 constexpr double kAlike = 0.01;             // a peak that much lower will do
 constexpr double kNearlyEnough = 1.05;      // times the peak a plan leaves at its own size
 constexpr int kMostTries = 3;               // of plans for other sizes, on the training thread
@@ -62,10 +62,17 @@ std::optional<Repertoire::Lesson> Repertoire::study(const std::shared_ptr<const 
   return Lesson{.kind = forecast_.observe(step, steps->shapes), .steps = steps};
 }
 
+// What was thought of sizes may be otherwise.
+void Repertoire::Kind::learn(std::shared_ptr<const StepKind> more) {
+  forecast = std::move(more);
+  fitting.clear();
+  for (Made& one : made) one.trims.clear();
+}
+
 void Repertoire::take_in(Lesson lesson) {
   varies_ |= !lesson.kind->coordinates().empty();
   if (lesson.kind->observed() == kTellable && proven_++ < kMostKinds) strays_ = 0, seldom_ = 0;  // looking for it was worth while
-  if (Kind* known = find_kind(*lesson.kind)) known->forecast = std::move(lesson.kind), known->fitting.clear();
+  if (Kind* known = find_kind(*lesson.kind)) known->learn(std::move(lesson.kind));
   else add_kind(std::move(lesson));
 }
 
@@ -207,7 +214,8 @@ Repertoire::Found Repertoire::find_script(Bytes room) {
   return found;
 }
 
-// A script for a little more is taken as it is, unless this step may need none.
+// A script for a little more is taken, unless this step needs none: without what it moves or drops in vain here, since a step a tenth
+// longer may have to be rid of twice as much.
 Repertoire::Found Repertoire::find_script(Kind& kind, Bytes room) {
   if (room < std::exchange(kind.room, room)) kind.fitting.clear();
   if (is_below_fitting(kind, now_)) return {.script = nullptr, .fits = true};
@@ -216,7 +224,10 @@ Repertoire::Found Repertoire::find_script(Kind& kind, Bytes room) {
   const bool is_there = made != nullptr && made->script;
   if (is_there) ask_again(kind, *made, room);
   const bool is_good = is_there && made->room <= room + part_of(room, kSameRoom);
-  if (is_good && static_cast<double>(made->peak.count) > static_cast<double>(room.count) * kMayFit) return {.script = made->script};
+  if (is_good && made->at == now_) return {.script = made->script};
+  if (is_good) {
+    if (Found known = find_trim(*made, now_, room); known.script) return known;
+  }
   if (made != nullptr && !is_there && made->peak > 0_B && made->peak <= room) return {.script = nullptr, .fits = true};  // a little more does
   const auto predicted = kind.forecast->predict(now_, /*times=*/false);
   if (!predicted) return {.script = is_good ? made->script : nullptr};
@@ -227,9 +238,22 @@ Repertoire::Found Repertoire::find_script(Kind& kind, Bytes room) {
     note_fitting(kind, now_);
     return {.script = nullptr, .fits = true};
   }
-  if (is_good) return {.script = made->script};
+  if (is_good) return trim(*made, now_, *kind.foreseen, predicted->margin, room);
   if (!is_there) ask(kind, round_up_to_grid(kind, now_));
   return find_enough(kind, *kind.foreseen, peak, room - predicted->margin);
+}
+
+Repertoire::Found Repertoire::find_trim(const Made& made, const Signature& at, Bytes room) {
+  const auto known = std::ranges::find_if(made.trims, [&](const Trim& trim) { return trim.at == at && trim.room == room; });
+  return known == made.trims.end() ? Found{} : Found{.script = made.script, .spared = known->spared};
+}
+
+// Where the step is larger than the forecast had it when the script was made, all of the script is needed.
+Repertoire::Found Repertoire::trim(Made& made, const Signature& at, const Liveness& step, Bytes margin, Bytes room) {
+  Reuse reuse = reuse_gaps(step, made.script->gaps(), std::min(room - margin, made.script->peak_beside_gaps()));
+  if (made.trims.size() == kMostTrims) made.trims.erase(made.trims.begin());
+  made.trims.push_back({at, room, reuse.spared});
+  return {.script = made.script, .spared = std::move(reuse.spared)};
 }
 
 bool Repertoire::is_below_fitting(const Kind& kind, const Signature& at) {
@@ -416,7 +440,7 @@ std::optional<Bytes> Repertoire::begin_script(const Wanted& wanted, Bytes room) 
 
 void Repertoire::keep(std::shared_ptr<const Script> script) {
   Made* made = under_way_ ? find_ordered(*under_way_) : nullptr;
-  if (made != nullptr) made->script = std::move(script), made->room = room_under_way_;
+  if (made != nullptr) made->script = std::move(script), made->room = room_under_way_, made->trims.clear();
 }
 
 std::size_t Repertoire::script_count() const {

@@ -95,6 +95,12 @@ class Repertoire {
     Part part = Part::input;
     std::uint16_t nth = 0;
   };
+  // Which of a script's gaps are not needed by a step of this size in this room.
+  struct Trim {
+    Signature at;
+    Bytes room;
+    std::vector<bool> spared;
+  };
   struct Made {
     Signature at;
     std::shared_ptr<const Script> script;  // null: under way, or it cannot be told, or it fits
@@ -104,6 +110,7 @@ class Repertoire {
     bool refined = false;
     Bytes room = {}, asked = {};           // that the script was made for; that one was last asked for
     int loosened = 0;                      // times it was asked for again because there was more room
+    std::vector<Trim> trims = {};          // of the sizes it was taken for last
   };
   struct Kind {
     std::shared_ptr<const StepKind> forecast;
@@ -118,6 +125,8 @@ class Repertoire {
     std::uint64_t used = 0;              // when last
     std::size_t ordered = 0;             // sizes, ever
     std::shared_ptr<Liveness> foreseen;  // the step at hand; kept, because copying one takes longer than all else
+
+    void learn(std::shared_ptr<const StepKind> more);
   };
   struct SeenOp {
     std::uint64_t shape = 0;
@@ -137,6 +146,9 @@ class Repertoire {
   [[nodiscard]] static Signature round_up_to_grid(const Kind& kind, const Signature& at);
   [[nodiscard]] static Made* find_made(Kind& kind, const Signature& at, double most_above);
   [[nodiscard]] Found find_script(Kind& kind, Bytes room);
+  // The script of a size a little above, without what is in vain at this one.
+  [[nodiscard]] static Found find_trim(const Made& made, const Signature& at, Bytes room);
+  [[nodiscard]] static Found trim(Made& made, const Signature& at, const Liveness& step, Bytes margin, Bytes room);
   // The one for the least peak whose plan is enough for the step, which has this peak.
   [[nodiscard]] static Found find_enough(const Kind& kind, const Liveness& step, Bytes peak, Bytes room);
   [[nodiscard]] static bool is_below_fitting(const Kind& kind, const Signature& at);

@@ -60,6 +60,11 @@ def shape(text: str) -> list[str]:
     return [re.sub(r"\s+", " ", re.sub(r"[\d.,]+ ?(?:[KMG]iB|s\b|%)?", "#", line)).strip() for line in text.splitlines()]
 
 
+def names_of(lines: list[str]) -> list[str]:
+    """Whether there is a plan after a few steps depends on how busy the machine is."""
+    return [name for line in lines if (name := line.split(" ")[0]) != "plan"]
+
+
 @pytest.mark.parametrize("command, block", [pytest.param(*each, id=each[0]) for each in COMMANDS])
 def test_a_command_of_the_readme_works(command, block, folder):
     if command.startswith("make"):
@@ -75,7 +80,7 @@ def test_a_command_of_the_readme_works(command, block, folder):
     if block.startswith("$ "):
         told = [line for line in shape(block) if not line.startswith("$")]
         said = shape(done.stdout) + shape(done.stderr)
-        assert [line.split(" ")[0] for line in said] == [line.split(" ")[0] for line in told]
+        assert names_of(said) == names_of(told)
 
 
 def test_every_command_in_the_text_exists():

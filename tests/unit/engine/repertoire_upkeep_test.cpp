@@ -240,5 +240,54 @@ TEST(Repertoire, AScriptThatIsMadeAgainIsNoOther) {
   EXPECT_EQ(repertoire.turnover(), 0);
 }
 
+// Thirty activations of 400 bytes a token, read in reverse.
+std::shared_ptr<const RecordedSteps> deep(std::int64_t length) {
+  testing::StepMaker maker;
+  RecordedSteps steps;
+  for (int step = 0; step < 2; ++step) {
+    maker.begin();
+    maker.birth("ids", Bytes{8 * length}, StorageKind::input);
+    for (int i = 0; i < 30; ++i) maker.make("a" + std::to_string(i), Bytes{400 * length}, {"ids"});
+    for (int i = 30; i-- > 0;) {
+      maker.op("back", {.in = {"a" + std::to_string(i)}});
+      maker.death("a" + std::to_string(i));
+    }
+    maker.death("ids");
+    maker.end();
+  }
+  steps.trace = maker.trace();
+  for (std::uint64_t op = 1; op <= 60; ++op) steps.keys.push_back(op), steps.shapes.push_back(10 + op);
+  return std::make_shared<const RecordedSteps>(std::move(steps));
+}
+
+// Of 200 tokens twenty activations stay, 1,600,000 bytes; of 185 there is room for one more.
+TEST(RepertoireUpkeep, AScriptForALittleMoreIsTakenWithoutWhatIsInVain) {
+  Repertoire repertoire;
+  for (const int length : {100, 200, 150}) repertoire.observe(deep(length));
+  const auto wanted = next_wanted(repertoire, 2_MiB);
+  ASSERT_TRUE(wanted);
+  Plan plan;
+  for (const Gap& gap : find_gaps(*wanted->step)) {
+    if (gap.ends == GapEnd::access && gap.begin <= 10 && wanted->step->storages()[gap.storage].size == 80000_B) plan.gaps.push_back({.gap = gap, .remedy = Remedy::drop});
+  }
+  ASSERT_EQ(plan.gaps.size(), 10u);
+  repertoire.keep(std::make_shared<const Script>(*wanted->order.steps, *wanted->step, plan, 2_MiB, nullptr, std::vector<OpPlace>{}, /*any_size=*/true));
+
+  const auto spared_for = [&](std::int64_t length) {
+    repertoire.begin_step();
+    repertoire.op(11, {{{Bytes{8 * length}}, {}, {Bytes{400 * length}}}});
+    const Repertoire::Found found = repertoire.find_script(2_MiB);
+    EXPECT_NE(found.script, nullptr);
+    EXPECT_FALSE(found.reused);
+    return std::ranges::count(found.spared, true);
+  };
+
+  EXPECT_EQ(spared_for(200), 0);
+  EXPECT_EQ(spared_for(185), 1);
+  EXPECT_EQ(spared_for(185), 1);  // known by now
+  repertoire.observe(deep(185));
+  EXPECT_EQ(spared_for(185), 1);
+}
+
 }  // namespace
 }  // namespace spillway
