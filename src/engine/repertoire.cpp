@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <ranges>
+#include <tuple>
 #include <utility>
 
 #include "engine/reuse.h"
@@ -18,6 +19,7 @@ constexpr std::uint32_t kTellable = 2;      // samples: one does not tell what v
 constexpr double kOutside = 0.05;           // of the range that was sampled: a run that grows is sampled every so much
 constexpr int kLooks = 8;                   // steps that are begun to be recorded after one of a new size, for the next such: the last batch of a short epoch
 constexpr std::uint32_t kOftenStrays = 4;   // are followed by a sample each; after that ever fewer
+constexpr int kAstray = 2;                  // steps in a row that left their scripts
 constexpr int kSeldom = 8, kMostSeldom = 16;  // steps from one sample to the next that may be of a kind hardly known; how many of those
 constexpr std::size_t kMostScripts = 64;    // of a kind
 constexpr std::size_t kMostAsked = 16;      // of a kind: those that came last
@@ -88,7 +90,7 @@ Repertoire::Kind* Repertoire::find_kind(const StepKind& kind) {
 void Repertoire::add_kind(Lesson lesson) {
   const std::vector<const Op*> ops = ops_of(lesson.steps->trace, StepRecorder::kStep);
   Kind kind{.forecast = std::move(lesson.kind), .steps = std::move(lesson.steps), .marks = {}, .made = {}, .asked = {}, .fitting = {}, .room = {},
-            .before = {}, .beside = {}, .used = ++uses_};
+            .before = {}, .beside = {}, .used = ++uses_, .strays = 0};
   kind.before = bytes_before(kind.forecast->model());
   for (const StepKind::Mark& mark : kind.forecast->marks()) {
     const auto part = find_part(*ops[mark.op], kind.forecast->model().storages()[mark.storage].id);
@@ -120,6 +122,10 @@ bool Repertoire::wants_samples(bool strayed) {
   const bool may_be_another = std::ranges::any_of(possible_, [&](std::size_t kind) { return is_hardly_known(kind); });
   if (may_be_another && seldom_ < kSeldom * kMostSeldom) whole_ |= ++seldom_ % kSeldom == 0;
   return whole_ || looking_ > 0;
+}
+
+void Repertoire::note_course(bool followed) {
+  if (chosen_) kinds_[*chosen_].strays = followed ? 0 : kinds_[*chosen_].strays + 1;
 }
 
 bool Repertoire::teaches() const { return whole_ || !chosen_ || new_size_; }
@@ -156,13 +162,14 @@ void Repertoire::op(std::uint64_t shape, Sizes sizes) {
 }
 
 // Of several kinds that begin alike the one whose steps were nearest in size, if it can tell anything: a step that went another way
-// once must not stand before all others.
+// once must not stand before all others. One whose steps go another way now, since lists are cut otherwise in another budget, stands
+// behind the others.
 void Repertoire::narrow_down() {
-  std::pair nearest{true, HUGE_VAL};
+  std::tuple nearest{true, true, HUGE_VAL};
   for (const std::size_t kind : possible_) {
     const auto signature = signature_of(kinds_[kind]);
     if (!signature) continue;
-    const std::pair distance{is_hardly_known(kind), distance_to(kinds_[kind], *signature)};
+    const std::tuple distance{is_hardly_known(kind), kinds_[kind].strays >= kAstray, distance_to(kinds_[kind], *signature)};
     if (distance >= nearest) continue;
     nearest = distance;
     chosen_ = kind;
@@ -450,7 +457,7 @@ std::size_t Repertoire::script_count() const {
 }
 
 void Repertoire::forget_scripts() {
-  for (Kind& kind : kinds_) kind.made.clear(), kind.asked.clear(), kind.fitting.clear(), kind.ordered = 0;
+  for (Kind& kind : kinds_) kind.made.clear(), kind.asked.clear(), kind.fitting.clear(), kind.ordered = 0, kind.strays = 0;
   watching_ = false;
 }
 

@@ -37,6 +37,8 @@ class Repertoire {
   [[nodiscard]] bool varies() const { return varies_; }
   // Whether recording the next step may teach something. Asked once a step, at its end; `strayed`: it left its course.
   [[nodiscard]] bool wants_samples(bool strayed = false);
+  // The step began by a script: one that did not end by it was of another kind than was thought.
+  void note_course(bool followed);
   // Whether recording this step does, as far as its first ops show. Once it watches no longer.
   [[nodiscard]] bool teaches() const;
 
@@ -123,6 +125,7 @@ class Repertoire {
     Bytes before;                        // lived when its first step began
     Bytes beside;                        // lives on beside that, in the latest step
     std::uint64_t used = 0;              // when last
+    int strays = 0;                      // steps in a row that were taken for it and went another way
     std::size_t ordered = 0;             // sizes, ever
     std::shared_ptr<Liveness> foreseen;  // the step at hand; kept, because copying one takes longer than all else
 

@@ -3,6 +3,7 @@
 // A plan is advice. A step that goes another way is left to the reactive evictor from there on, and so is memory that runs
 // short in spite of the plan.
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <limits>
 #include <utility>
@@ -27,6 +28,7 @@ constexpr std::int64_t kFarWorth = 5;  // a part of a step's time for which a sc
 constexpr int kTrial = 20;           // steps in which a script that took another's place must have settled
 constexpr std::size_t kEndParts = 10;  // of a step's ops: the last of them are its end
 constexpr int kPatience = 50;        // steps without a plan until it is looked whether there is a good one now
+constexpr std::array kLooks{1, 3, 8, 20};  // steps without a plan after which another is recorded: nothing else shows that sizes change
 
 std::shared_ptr<RecordedSteps> with_times(RecordedSteps steps, const std::vector<Nanos>& durations) {
   set_times(steps, durations);
@@ -207,8 +209,10 @@ void Engine::steer_end_step(const std::vector<Nanos>& durations, Lock& lock) {
     }
   } else if (!recorder_.on() && course_.script && course_.missed > 0) {
     begin_recording(/*sample=*/true);
-  } else if (is_tight() && !recorder_.on() && !course_.script && !planner_.busy() && stats_.steps > 0 && --reactive_steps_ < 0) {  // as long as all fits, nothing is planned for
-    begin_recording();
+  } else if (is_tight() && !recorder_.on() && !course_.script && stats_.steps > 0) {  // as long as all fits, nothing is planned for
+    const int since = kPatience - --reactive_steps_;
+    if (recorded_ && std::ranges::count(kLooks, since) > 0) begin_recording(/*sample=*/true);
+    else if (reactive_steps_ < 0 && !planner_.busy()) begin_recording();
   }
   stats_.planning += device_.now() - begin;
   if (recorder_.on_planned_step() && !course_.script) recorded_from_ = settled_now(lock);

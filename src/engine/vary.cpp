@@ -60,6 +60,7 @@ void Engine::end_varying_step(const std::vector<Nanos>& durations, Lock& lock) {
   if (course_.script) {
     stats_.planned_steps += followed ? 1 : 0;
     stats_.surprises += course_.surprises;
+    repertoire_.note_course(followed);
   }
   ++stats_.varying_steps;
   if (recorder_.end_step()) learn(std::make_shared<RecordedSteps>(recorder_.take()), durations, lock);

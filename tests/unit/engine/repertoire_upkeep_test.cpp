@@ -240,6 +240,24 @@ TEST(Repertoire, AScriptThatIsMadeAgainIsNoOther) {
   EXPECT_EQ(repertoire.turnover(), 0);
 }
 
+// As when lists are cut otherwise in another budget: what was known of a kind is of no use for a while.
+TEST(RepertoireUpkeep, AKindWhoseStepsGoAnotherWayNowStandsBehindTheOthers) {
+  Repertoire repertoire;
+  learn_well(repertoire);
+  for (const int length : {100, 240}) repertoire.observe(odd_one(length));
+  const auto kind_of = [&](std::int64_t length) {
+    (void)find(repertoire, length);
+    return next_wanted(repertoire, kNoRoom)->order.steps->shapes.back();
+  };
+  ASSERT_EQ(kind_of(110), 13u);
+
+  for (int step = 0; step < 2; ++step) {
+    (void)find(repertoire, 110);
+    repertoire.note_course(/*followed=*/false);
+  }
+  EXPECT_EQ(kind_of(112), 99u);
+}
+
 // Thirty activations of 400 bytes a token, read in reverse.
 std::shared_ptr<const RecordedSteps> deep(std::int64_t length) {
   testing::StepMaker maker;
