@@ -2,37 +2,18 @@
 
 #include <algorithm>
 
+#include "engine/sides.h"
 #include "sim/player.h"
 
 namespace spillway {
 
 namespace {
 
-// What a lean rebuild reads beside the op's arguments, which nobody frees meanwhile; none: the op itself is run.
-class Sides {
- public:
-  Sides(Engine& engine, const Recipe& recipe, const Record& wanted) : engine_(engine) {
-    const auto lock = engine_.lock();
-    records_ = engine_.borrow_sides(recipe, wanted);
-  }
-  ~Sides() {
-    if (records_.empty()) return;
-    const auto lock = engine_.lock();
-    engine_.return_sides(records_);
-  }
-  Sides(const Sides&) = delete;
-  Sides& operator=(const Sides&) = delete;
-
-  [[nodiscard]] std::vector<Use> uses() const {
-    std::vector<Use> uses;
-    for (Record* record : records_) uses.push_back({record, false});
-    return uses;
-  }
-
- private:
-  Engine& engine_;
-  std::vector<Record*> records_;
-};
+std::vector<Use> uses_of(const Sides& sides) {
+  std::vector<Use> uses;
+  for (Record* record : sides.records()) uses.push_back({record, false});
+  return uses;
+}
 
 }  // namespace
 
@@ -165,7 +146,7 @@ void Rebuild::run_with(const std::vector<Use>& uses, const Record& wanted, Recor
 Record* Rebuild::run(OpRecipe& recipe, const Record& wanted, Record* so_far) {
   make_dead(recipe, wanted);
   const Sides sides(player_.engine(), recipe, wanted);
-  std::vector<Use> uses = sides.uses();
+  std::vector<Use> uses = uses_of(sides);
   const bool lean = !uses.empty();
   add_living(recipe, wanted, uses);
   run_with(uses, wanted, so_far, [&] { return lean ? execute_lean(recipe, wanted, recipe.lean_time) : execute(recipe, wanted); });
@@ -176,7 +157,7 @@ Record* Rebuild::run(OpRecipe& recipe, const Record& wanted, Record* so_far) {
 Record* Rebuild::run_at_once(const Pass& pass, const Record& wanted) {
   for (const OpRecipe* reader : pass.readers) make_dead(*reader, *pass.first);
   const Sides sides(player_.engine(), *pass.readers.front(), *pass.first);
-  std::vector<Use> uses = sides.uses();
+  std::vector<Use> uses = uses_of(sides);
   if (uses.empty()) return nullptr;
   for (const OpRecipe* reader : pass.readers) add_living(*reader, *pass.first, uses);
   Record* made = nullptr;

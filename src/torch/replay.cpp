@@ -12,6 +12,7 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "engine/sides.h"
 #include "torch/adapter.h"
 #include "torch/draw.h"
 #include "torch/frame.h"
@@ -93,28 +94,6 @@ void run_on_threads(int threads, bool child, Work work) {
   }
   if (failed) std::rethrow_exception(failed);
 }
-
-// What a lean rebuild of the record reads beside the op's arguments; empty: the op itself is run. Takes the lock itself.
-class Sides {
- public:
-  Sides(Engine& engine, const Recipe& recipe, const Record& wanted) : engine_(engine) {
-    const auto lock = engine_.lock();
-    records_ = engine_.borrow_sides(recipe, wanted);
-  }
-  ~Sides() {
-    if (records_.empty()) return;
-    const auto lock = engine_.lock();
-    engine_.return_sides(records_);
-  }
-  Sides(const Sides&) = delete;
-  Sides& operator=(const Sides&) = delete;
-
-  [[nodiscard]] const std::vector<Record*>& records() const { return records_; }
-
- private:
-  Engine& engine_;
-  std::vector<Record*> records_;
-};
 
 // One rebuild: dead ancestors become temporaries that live as long as it runs; between its ops they may leave and come back.
 class Rebuild {
