@@ -1,4 +1,4 @@
-"""Adds up JUnit files: one line per file, each failure with its name, each reason for skipping, what tests told, then the totals.
+"""Adds up JUnit files: one line per file, each failure with its name and what did not hold, each reason for skipping, what tests told, then the totals.
 
     python tools/tally.py <folder of .xml files>
 
@@ -11,6 +11,8 @@ import pathlib
 import re
 import sys
 import xml.etree.ElementTree as ElementTree
+
+MOST_BLAME = 600  # characters
 
 
 @dataclasses.dataclass
@@ -29,7 +31,7 @@ class Counts:
 @dataclasses.dataclass
 class Suite:
     counts: Counts = dataclasses.field(default_factory=Counts)
-    failures: list[str] = dataclasses.field(default_factory=list)
+    failures: list[tuple[str, str]] = dataclasses.field(default_factory=list)  # names and reasons
     skips: collections.Counter = dataclasses.field(default_factory=collections.Counter)
     told: list[str] = dataclasses.field(default_factory=list)
 
@@ -49,6 +51,17 @@ def reason_of(case: ElementTree.Element, skipped: ElementTree.Element) -> str:
     return skipped.get("message") or "no reason given"
 
 
+def blame_of(case: ElementTree.Element) -> str:
+    """What did not hold: pytest's lines that begin with > and E, or what a C++ test printed at its first failure."""
+    text = "\n".join((found.text or found.get("message") or "") for found in case if found.tag in ("failure", "error"))
+    lines = [line[1:].strip() for line in text.splitlines() if line.startswith(("> ", "E "))]
+    if not lines:
+        printed = (case.findtext("system-out") or "") + text
+        begin = printed.rfind("\n", 0, max(printed.find(": Failure"), 0)) + 1
+        lines = [line.strip() for line in printed[begin:].splitlines()]
+    return " | ".join(line for line in lines if line)[:MOST_BLAME]
+
+
 def read(path: pathlib.Path) -> Suite:
     suite = Suite()
     for case in ElementTree.parse(path).getroot().iter("testcase"):
@@ -56,7 +69,7 @@ def read(path: pathlib.Path) -> Suite:
         suite.told += [str(told.get("value")) for told in case.iterfind("properties/property[@name='told']")]
         if case.find("failure") is not None or case.find("error") is not None:
             suite.counts.failed += 1
-            suite.failures.append(name_of(case))
+            suite.failures.append((name_of(case), blame_of(case)))
         elif skipped is not None or case.get("status") in ("notrun", "disabled"):
             suite.counts.skipped += 1
             suite.skips[reason_of(case, skipped if skipped is not None else case)] += 1
@@ -70,8 +83,8 @@ def main(folder: str) -> int:
     for path in sorted(pathlib.Path(folder).glob("*.xml")):
         suite = read(path)
         print(f"{path.stem}: {suite.counts}")
-        for name in suite.failures:
-            print(f"  failed: {name}")
+        for name, blame in suite.failures:
+            print(f"  failed: {name}\n    {blame}")
         for reason, times in sorted(suite.skips.items()):
             print(f"  skipped {times}: {reason}")
         for line in suite.told:

@@ -9,7 +9,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 CTEST = """<testsuite>
 <testcase name="pool.Splits" classname="pool.Splits" status="run"/>
-<testcase name="pool.Merges" classname="pool.Merges" status="fail"><failure message=""/><system-out>why</system-out></testcase>
+<testcase name="pool.Merges" classname="pool.Merges" status="fail"><failure message=""/><system-out>[ RUN      ] Pool.Merges
+pool_test.cpp:9: Failure
+Expected: (2) &lt; (1)</system-out></testcase>
 <testcase name="gpu.Copies" classname="gpu.Copies" status="notrun"><skipped message="SKIP_REGULAR_EXPRESSION_MATCHED"/>
 <system-out>gpu_test.cpp:7: Skipped
 no card is visible
@@ -23,6 +25,12 @@ PYTEST = """<testsuites><testsuite>
 <testcase classname="tests.python.test_cli" name="test_version"><properties>
 <property name="told" value="bert: peak error 0.1 %"/><property name="other" value="nobody's"/></properties></testcase>
 <testcase classname="tests.python.test_cli" name="test_help"><error message="fixture"/></testcase>
+<testcase classname="tests.python.test_cli" name="test_runs"><failure message="AssertionError">def test_runs():
+        code = run()
+&gt;       assert code == 0
+E       assert 7 == 0
+
+test_cli.py:12: AssertionError</failure></testcase>
 <testcase classname="tests.torch.test_card" name="test_copies"><skipped message="no card is visible"/></testcase>
 </testsuite></testsuites>"""
 
@@ -34,7 +42,7 @@ def tally(write_tree, run):
 
 def test_the_last_line_is_the_totals_alone(tally):
     done = tally({"ctest-dev.xml": CTEST, "pytest.xml": PYTEST})
-    assert done.stdout.splitlines()[-1] == "2 passed, 2 failed, 3 skipped"
+    assert done.stdout.splitlines()[-1] == "2 passed, 3 failed, 3 skipped"
     assert done.returncode == 1
 
 
@@ -45,6 +53,13 @@ def test_each_file_failure_and_reason_for_skipping_is_named(tally):
     assert "failed: tests.python.test_cli.test_help" in said
     assert "skipped 1: no card is visible" in said
     assert "skipped 1: shrink: RapidCheck is not installed" in said
+
+
+def test_what_did_not_hold_is_said(tally):
+    said = tally({"ctest-dev.xml": CTEST, "pytest.xml": PYTEST}).stdout
+    assert "pool.Merges\n    pool_test.cpp:9: Failure | Expected: (2) < (1)\n" in said
+    assert "test_help\n    fixture\n" in said
+    assert "test_runs\n    assert code == 0 | assert 7 == 0\n" in said
 
 
 def test_what_a_test_told_is_said(tally):
