@@ -432,6 +432,7 @@ class Engine {
   // Sizes change from step to step: vary.cpp.
   void watch_op(std::span<const Use> uses, std::span<Record* const> outputs, Lock& lock);
   void join_course(Repertoire::Found found);
+  void find_away();
   void end_varying_step(const std::vector<Nanos>& durations, Lock& lock);
   void do_later(Study::Job job, Lock& lock);
   void learn(std::shared_ptr<RecordedSteps> steps, const std::vector<Nanos>& durations, Lock& lock);

@@ -20,8 +20,7 @@ void Planner::start(PlanTask task) {
     busy_ = true;
     asked_ = std::chrono::steady_clock::now();
     tells_time_ = !at_once;
-    tells_first_ = task.from == SearchFrom::nothing && !task.foreseen;
-    if (tells_first_) first_.reset();
+    awaits_first_ = !task.foreseen && (awaits_first_ || task.from == SearchFrom::nothing);
     if (!at_once) task_ = task;
     if (!at_once && !thread_.joinable()) thread_ = std::jthread([this](std::stop_token stop) { run(std::move(stop)); });
   }
@@ -102,7 +101,7 @@ void Planner::publish(std::shared_ptr<Script> script) {
   const std::lock_guard lock(mutex_);
   if (!task_ && busy_) {
     if (tells_time_) script->set_took({std::chrono::nanoseconds(std::chrono::steady_clock::now() - asked_).count()});
-    if (tells_first_ && !first_) first_ = FirstPlan{script->predicted(), script->took()};
+    if (std::exchange(awaits_first_, false)) first_ = FirstPlan{script->predicted(), script->took()};
     script_ = std::move(script);
   }
   changed_.notify_all();

@@ -62,7 +62,7 @@ class Planner {
   [[nodiscard]] bool offers_places() const;
   // What the task's standing script promises as things are now: told once.
   [[nodiscard]] std::optional<Prediction> take_standing();
-  // Of the step that scripts were asked for last, whatever its budget was since. Empty: there is none yet.
+  // Of the last step that was planned from nothing. Empty: there was none yet.
   [[nodiscard]] std::optional<FirstPlan> first() const;
   // The newest script that nobody took yet; null when there is none.
   [[nodiscard]] std::shared_ptr<const Script> take();
@@ -89,7 +89,8 @@ class Planner {
   std::optional<Prediction> standing_;
   std::optional<FirstPlan> first_;
   std::chrono::steady_clock::time_point asked_;  // when the task came
-  bool tells_time_ = false, tells_first_ = false;
+  bool tells_time_ = false;
+  bool awaits_first_ = false;  // of a step: another task for it may come before that is there
   Plan plan_;  // the best so far: the working thread's
   std::jthread thread_;
 };

@@ -6,6 +6,7 @@
 #include <array>
 #include <chrono>
 #include <limits>
+#include <unordered_map>
 #include <utility>
 
 #include "base/error.h"
@@ -253,9 +254,20 @@ void Engine::follow(std::shared_ptr<const Script> script, Lock& lock) {
   tape_.plan(options_.plans->name, arena_.limit(), script->predicted(), script->took());
   const auto places = script->places();
   course_.set(std::move(script));
+  find_away();
   layout_.use(nullptr);
   moves_ = reactive_steps_ = 0;
   if (places) adopt_places(places, lock);
+}
+
+// Who left by another script, or by none, and stays away by this one: the step before would have left it so.
+void Engine::find_away() {
+  std::unordered_map<StorageId, Record*> away;
+  for (Record* record : away_) away.emplace(record->id, record);
+  for (const auto& [gap, id] : course_.script->staying_away()) {
+    const auto found = away.find(id);
+    if (found != away.end()) course_.gone[gap] = {found->second, id, found->second->departures};
+  }
 }
 
 // The host's clock with nothing left to do for the device.

@@ -2,7 +2,6 @@
 // its size or a little more, if there is one. Everything a script gets wrong is left to the reactive evictor.
 #include <algorithm>
 #include <array>
-#include <unordered_map>
 #include <utility>
 
 #include "engine/engine.h"
@@ -35,19 +34,14 @@ void Engine::watch_op(std::span<const Use> uses, std::span<Record* const> output
   stats_.planning += device_.now() - begin;
 }
 
-// In the middle of a step: whoever is away since the one before is looked up, and what should be on its way back is due.
+// In the middle of a step: what should be on its way back is due.
 void Engine::join_course(Repertoire::Found found) {
   tape_.plan(options_.plans->name, arena_.limit(), found.script->predicted(), found.script->took());
   course_.set(std::move(found.script), std::move(found.spared));
   course_.limit = std::min(course_.limit + found.beside, room_for_plans());
   course_.begin_step();
   course_.next = repertoire_.ops_seen();
-  std::unordered_map<StorageId, Record*> away;
-  for (Record* record : away_) away.emplace(record->id, record);
-  for (const auto& [gap, id] : course_.script->staying_away()) {
-    const auto found = away.find(id);
-    if (found != away.end()) course_.gone[gap] = {found->second, id, found->second->departures};
-  }
+  find_away();
   for (std::size_t op = 0; op < course_.next; ++op) {
     const auto fetches = course_.script->fetches(op);
     course_.due.insert(course_.due.end(), fetches.begin(), fetches.end());

@@ -81,6 +81,11 @@ std::uint32_t Problem::version_at(StoragePlace storage, OpPlace op) const {
   return static_cast<std::uint32_t>(std::ranges::lower_bound(writers, op) - writers.begin());
 }
 
+bool Problem::stays_clean(StoragePlace storage) const {
+  const LiveStorage& whole = step_.storages()[storage];
+  return whole.before && whole.after && whole.next == storage && step_.writers_of(storage).empty();
+}
+
 Nanos Problem::copy_time(Bytes size, double nanos_per_byte) const {
   return costs_.per_copy + Nanos{static_cast<std::int64_t>(static_cast<double>(size.count) * nanos_per_byte)};
 }

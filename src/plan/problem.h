@@ -52,6 +52,8 @@ class Problem {
   [[nodiscard]] std::uint32_t version_at(StoragePlace storage, OpPlace op) const;
   [[nodiscard]] bool is_dead(StoragePlace storage, OpPlace op) const { return step_.storages()[storage].death <= op; }
 
+  // Nobody ever writes into it: the copy it left in a step before is still good.
+  [[nodiscard]] bool stays_clean(StoragePlace storage) const;
   [[nodiscard]] bool may_move(GapPlace gap) const { return movable_[gap]; }
   [[nodiscard]] bool may_drop(GapPlace gap) const { return chains_[gap].legal; }
   // Reruns of ops that a rebuild at the gap's end takes when everything alive is there.

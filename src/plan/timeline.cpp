@@ -46,6 +46,7 @@ Outcome& Timeline::run(std::span<const Choice> choices, BlockLog* log) {
   begin(choices);
   for (at_ = 0; at_ < step_.op_count(); ++at_) run_op(at_);
   end_lives(step_.op_count());
+  end_waiting();
   outcome_.starts[step_.op_count()] = clock_;
   const Nanos host = problem_.costs().host_step;
   outcome_.sum.time = host > 0_ns ? std::max(clock_, host + outcome_.sum.effort) : clock_;
@@ -59,8 +60,6 @@ Outcome& Timeline::run(std::span<const Choice> choices, BlockLog* log) {
   return outcome_;
 }
 
-// The step before was like this one: what it moved away over its end is on its way out now. (It may have begun to leave a
-// little before: mostly these left at the optimizer's last op.)
 void Timeline::begin(std::span<const Choice> choices) {
   choices_ = choices;
   begin_holds();
@@ -72,12 +71,13 @@ void Timeline::begin(std::span<const Choice> choices) {
   leaving_.clear();
   for (auto& due : fetches_) due.clear();
   live_ = leaving_bytes_ = 0_B;
-  clock_ = out_free_ = in_free_ = 0_ns;
+  clock_ = in_free_ = 0_ns;
+  out_free_ = -step_.starts().back();  // a step ago
   for (StoragePlace at = 0; at < step_.storage_count(); ++at) {
     const LiveStorage& storage = step_.storages()[at];
     state_[at] = State::absent;
     ready_[at] = 0_ns;
-    copied_[at] = kNoPlace;
+    copied_[at] = problem_.stays_clean(at) ? 0 : kNoPlace;
     if (storage.before && storage.birth < storage.death) appear(at, 0, /*first=*/true);
   }
   const OpPlace ops = step_.op_count();
@@ -86,21 +86,32 @@ void Timeline::begin(std::span<const Choice> choices) {
     outcome_.needed_at[gap] = problem_.gaps()[gap].end;
     if (choices[gap].remedy != Remedy::move) continue;
     fetches_[choices[gap].fetch_at % ops].push_back(gap);
-    if (problem_.gaps()[gap].end < ops || choices[gap].fetch_at < ops) continue;
-    wrapping_.push_back(gap);
+    if (problem_.gaps()[gap].end >= ops && choices[gap].fetch_at >= ops) wrapping_.push_back(gap);
   }
   const auto order = [&](GapPlace gap) { return order_of_return(problem_.gaps()[gap], choices[gap].fetch_at, ops); };
   for (auto& due : fetches_) std::ranges::sort(due, {}, order);
   std::ranges::stable_sort(wrapping_, {}, [&](GapPlace gap) { return problem_.gaps()[gap].begin; });
+  begin_wrapped();
+}
+
+// The step before was like this one: what it moved away over its end left after the same op, so much before this step began.
+void Timeline::begin_wrapped() {
+  const std::span<const Nanos> starts = step_.starts();
   for (const GapPlace gap : wrapping_) {
     const StoragePlace storage = step_.storages()[problem_.gaps()[gap].storage].next;
-    out_free_ += problem_.copy_time(size(storage), problem_.costs().out_nanos_per_byte);
+    state_[storage] = State::away;
+    gap_of_[storage] = gap;
+    if (std::exchange(copied_[storage], 0) == 0) {
+      live_ -= size(storage);
+      close(storage);
+      continue;
+    }
+    const Nanos left = starts[problem_.gaps()[gap].begin] - starts.back();
+    out_free_ = std::max(out_free_, left) + problem_.copy_time(size(storage), problem_.costs().out_nanos_per_byte);
     push_leaving(storage);
     ready_[storage] = out_free_;
-    state_[storage] = State::away;
-    copied_[storage] = 0;
-    gap_of_[storage] = gap;
   }
+  out_free_ = std::max(out_free_, 0_ns);
 }
 
 void Timeline::begin_holds() {
@@ -223,6 +234,18 @@ Nanos Timeline::forget_leaving() {
   leaving_bytes_ -= first.size;
   if (log_ != nullptr) log_->end(first.block);
   return first.end;
+}
+
+// Whose way back was to begin before the step's end and found no room so far is waited for, to be home when the next one begins.
+void Timeline::end_waiting() {
+  at_ = step_.op_count() - 1;
+  for (const GapPlace gap : std::exchange(waiting_, {})) {
+    const StoragePlace storage = problem_.gaps()[gap].storage;
+    if (problem_.gaps()[gap].end < step_.op_count() || state_[storage] != State::away || gap_of_[storage] != gap) continue;
+    outcome_.during[at_] = std::max(outcome_.during[at_], live_ - leaving_bytes_ + size(storage));
+    start_fetch(gap, leaving_.empty() ? 0_ns : out_free_);
+    wait_until(ready_[storage]);
+  }
 }
 
 void Timeline::start_fetch(GapPlace gap, Nanos room) {

@@ -50,6 +50,7 @@ class Timeline {
   };
 
   void begin(std::span<const Choice> choices);
+  void begin_wrapped();
   void begin_holds();
   void end_lives(OpPlace op);
   void run_op(OpPlace op);
@@ -57,6 +58,7 @@ class Timeline {
   [[nodiscard]] Nanos take_over(Bytes bytes);
   Nanos forget_leaving();
   void start_fetch(GapPlace gap, Nanos room);
+  void end_waiting();
   void need(StoragePlace storage);
   void rebuild_in_full(StoragePlace storage);
   [[nodiscard]] bool is_guest(StoragePlace storage) const;

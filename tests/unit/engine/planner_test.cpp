@@ -103,6 +103,14 @@ TEST_F(SearchFromTest, APlanMadeBesideTrainingSaysHowLongThatTook) {
   EXPECT_EQ(planner.first()->took, script->took());
 }
 
+TEST_F(SearchFromTest, TheFirstIsToldEvenIfAnotherTaskForTheStepOvertakesIt) {
+  planner.start(task(SearchFrom::nothing, /*quick=*/true, /*at_once=*/false));
+  planner.start(task(SearchFrom::choices, /*quick=*/true, /*at_once=*/false));
+  planner.wait();
+
+  EXPECT_TRUE(planner.first().has_value());
+}
+
 // A simulated run is the same every time, and so is its trace.
 TEST_F(SearchFromTest, APlanMadeAtOnceTellsNoTime) {
   planner.start(task(SearchFrom::nothing, /*quick=*/true));
