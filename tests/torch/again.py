@@ -2,13 +2,14 @@
 
     python again.py OUT MODEL OPTIONS
 
-OPTIONS are enable()'s; a budget `then` among them holds from the fourth step on.
+MODEL is mlp, convnet or a seed of odd.py. OPTIONS are enable()'s; a budget `then` among them holds from the fourth step on.
 """
 
 import json
 import sys
 from pathlib import Path
 
+import odd
 import torch
 from torch import nn
 
@@ -31,22 +32,32 @@ def convnet():
     return model, torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9), lambda: torch.randn(16, 3, 32, 32)
 
 
+class Training:
+    def __init__(self, kind: str):
+        self.model, self.optimizer, self.make = {"mlp": mlp, "convnet": convnet}[kind]()
+
+    def step(self) -> None:
+        batch = self.make()
+        loss = nn.functional.cross_entropy(self.model(batch), torch.randint(0, 10, (len(batch),)))
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+
+
 def main(words: list[str]) -> None:
     out, kind, options = words[0], words[1], json.loads(words[2])
     then = options.pop("then", None)
     torch.manual_seed(0)
     spillway.enable(device="cpu", cache=False, trace_steps=STEPS + 1, **options)
-    model, optimizer, make = {"mlp": mlp, "convnet": convnet}[kind]()
+    program = odd.Program(int(kind)) if kind.isdigit() else Training(kind)
     for step in range(STEPS):
         if then is not None and step == 3:
             spillway.set_budget(then)
-        batch = make()
-        loss = nn.functional.cross_entropy(model(batch), torch.randint(0, 10, (len(batch),)))
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        program.step()
     stats = spillway.stats()
-    spillway.disable()
+    if options["budget"] is not None:
+        spillway.set_budget("1GiB")  # all that is away finds room
+    spillway.disable()  # the trace is whole
     Path(out).write_text(json.dumps(stats))
 
 

@@ -20,13 +20,25 @@ def again(trace, *arguments, code=0):
 
 def record(tmp_path, model, policy, **options):
     trace = tmp_path / "run.spt"
-    stats = run_program("again", model, json.dumps({"budget": BUDGETS[model], "policy": policy, "trace": str(trace)} | options))
+    stats = run_program("again", model, json.dumps({"budget": BUDGETS.get(model), "policy": policy, "trace": str(trace)} | options))
     return trace, stats
 
 
+def lines_of(trace):
+    return subprocess.run([native.TOOL, "export", str(trace)], capture_output=True, text=True, check=True).stdout.splitlines()
+
+
 def actions(trace):
-    lines = subprocess.run([native.TOOL, "export", str(trace)], capture_output=True, text=True, check=True).stdout.splitlines()[1:]
-    return [event for event in map(json.loads, lines) if event["event"] in ("move", "recompute")]
+    return [event for event in map(json.loads, lines_of(trace)[1:]) if event["event"] in ("move", "recompute")]
+
+
+def edit(trace, at, **fields):
+    """Another trace, with one line changed."""
+    lines = lines_of(trace)
+    lines[at] = json.dumps(json.loads(lines[at]) | fields)
+    (trace.parent / "edited.jsonl").write_text("\n".join(lines) + "\n")
+    subprocess.run([native.TOOL, "import", str(trace.parent / "edited.jsonl"), "-o", str(trace.parent / "edited.spt")], check=True)
+    return trace.parent / "edited.spt"
 
 
 @pytest.mark.parametrize("policy", ["lru", "dtr"])
@@ -52,35 +64,30 @@ def test_another_budget_or_policy_is_a_difference(tmp_path, policy):
 
 def test_an_edited_action_is_the_first_difference(tmp_path):
     trace, _ = record(tmp_path, "convnet", "dtr")
-    lines = subprocess.run([native.TOOL, "export", str(trace)], capture_output=True, text=True, check=True).stdout.splitlines()
-    moves = [at for at, line in enumerate(lines) if '"event":"move"' in line]
-    event = json.loads(lines[moves[3]])
-    edited = event | {"trigger": event["trigger"] + 1}
-    lines[moves[3]] = json.dumps(edited)
-    (tmp_path / "edited.jsonl").write_text("\n".join(lines) + "\n")
-    subprocess.run([native.TOOL, "import", str(tmp_path / "edited.jsonl"), "-o", str(tmp_path / "edited.spt")], check=True)
-    told = again(tmp_path / "edited.spt", code=4)
-    assert told["difference"]["recorded"]["op"] == edited["trigger"]
+    lines = lines_of(trace)
+    at = [at for at, line in enumerate(lines) if '"event":"move"' in line][3]
+    event = json.loads(lines[at])
+    told = again(edit(trace, at, trigger=event["trigger"] + 1), code=4)
+    assert told["difference"]["recorded"]["op"] == event["trigger"] + 1
     assert told["difference"]["played"]["op"] == event["trigger"]
     assert told["difference"]["played"]["storage"] == event["storage"]
 
 
 def test_a_budget_that_changes_in_the_run_is_played(tmp_path):
-    trace, _ = record(tmp_path, "mlp", "dtr", then=9 << 20)
+    trace, _ = record(tmp_path, "mlp", "lru", then=8 << 20)
     told = again(trace)
     assert told["same"] and told["whole"]
-    constant = record(tmp_path, "mlp", "dtr")[0]
-    assert told["actions"] > again(constant)["actions"]
+    (at,) = [at for at, line in enumerate(lines_of(trace)) if json.loads(line).get("words") == [(8 << 20) + 1]]
+    assert again(edit(trace, at, words=[(9 << 20) + 1]), code=4)["difference"] is not None
 
 
 @pytest.mark.parametrize("policy", ["lru", "dtr"])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_program_a_little_above_its_floor_goes_the_same_way_again(tmp_path, seed, policy):
-    floor = run_program("odd", str(seed), "4", json.dumps({"budget": None}))["stats"]["floor_bytes"]
-    options = {"budget": floor * 11 // 10, "policy": policy, "trace": str(tmp_path / "run.spt"), "trace_steps": 100}
-    stats = run_program("odd", str(seed), "4", json.dumps(options))["stats"]
-    told = again(tmp_path / "run.spt")
-    assert told["same"], told
+    floor = record(tmp_path, str(seed), policy)[1]["floor_bytes"]
+    trace, stats = record(tmp_path, str(seed), policy, budget=floor * 11 // 10)
+    told = again(trace)
+    assert told["same"] and told["whole"], told
     assert stats["moved_out_bytes"] > 0 and told["actions"] > 50
 
 
