@@ -284,9 +284,10 @@ std::optional<Window> Arena::find_window(Bytes size, const std::function<double(
 
 Bytes Arena::trim(bool wait) {
   if (wait) {
-    for (const Tick tick : pending()) {
-      device_.synchronize(tick);
-      note_done(tick);
+    const std::vector<Tick> ticks = pending();
+    for (const Tick tick : ticks) device_.synchronize(tick);
+    for (const Tick tick : ticks) {
+      if (device_.query(tick)) note_done(tick);  // waited for: nothing hangs on the answer
     }
   }
   const auto lock = lock_to_commit();
