@@ -175,7 +175,7 @@ std::unique_lock<QuickMutex> Arena::lock_to_commit() {
 
 std::vector<Tick> Arena::not_done(const std::vector<Tick>& ticks) const {
   std::vector<Tick> result;
-  std::ranges::copy_if(ticks, std::back_inserter(result), [&](Tick tick) { return !device_.query(tick); });
+  std::ranges::copy_if(ticks, std::back_inserter(result), [&](Tick tick) { return !is_done(tick); });
   return result;
 }
 
@@ -233,13 +233,15 @@ bool Arena::carry_out(const Remap& remap) {
   return false;
 }
 
+bool Arena::is_done(Tick tick) const { return ask_ ? ask_(tick) : device_.query(tick); }
+
 // Asks the device about the newest tick of every stream that the pool does not know to be done. Fills seen_done_, tells
 // the pool nothing yet; true when there is something to tell.
 bool Arena::learn_done() {
   seen_done_.clear();
   for (std::uint32_t stream = 0; stream < streams_; ++stream) {
     const std::optional<Tick> pending = pool_.pending(StreamId{stream});
-    if (pending && device_.query(*pending)) seen_done_.push_back(*pending);
+    if (pending && is_done(*pending)) seen_done_.push_back(*pending);
   }
   return !seen_done_.empty();
 }
@@ -282,10 +284,14 @@ std::optional<Window> Arena::find_window(Bytes size, const std::function<double(
 
 Bytes Arena::trim(bool wait) {
   if (wait) {
-    for (const Tick tick : pending()) device_.synchronize(tick);
+    const std::vector<Tick> ticks = pending();
+    for (const Tick tick : ticks) device_.synchronize(tick);
+    for (const Tick tick : ticks) {
+      if (device_.query(tick)) note_done(tick);  // waited for: nothing hangs on the answer
+    }
   }
   const auto lock = lock_to_commit();
-  if (learn_done()) {
+  if (!wait && learn_done()) {
     for (const Tick tick : seen_done_) pool_.note_done(tick);
   }
   Bytes given;

@@ -47,6 +47,7 @@ class Arena final : public BlockSource {
   void wait(StreamId waiter, Tick tick) override;
   // Before the first block is asked for.
   void set_wait(std::function<void(StreamId, Tick)> wait) override { wait_ = std::move(wait); }
+  void set_ask(std::function<bool(Tick)> ask) override { ask_ = std::move(ask); }
   // The caller has seen the tick done.
   void note_done(Tick tick);
 
@@ -82,6 +83,7 @@ class Arena final : public BlockSource {
   bool carry_out(const Remap& remap);
   bool fill_in(Range range, std::vector<Tick>& wait_for);
   bool fill_in(const std::vector<Range>& lacking);
+  [[nodiscard]] bool is_done(Tick tick) const;
   [[nodiscard]] std::vector<Tick> not_done(const std::vector<Tick>& ticks) const;
   bool commit(Range range);
   bool learn_done();
@@ -95,6 +97,7 @@ class Arena final : public BlockSource {
   const Tier tier_;
   const Bytes placed_from_;
   std::function<void(StreamId, Tick)> wait_;
+  std::function<bool(Tick)> ask_;
   std::atomic<std::int64_t> waited_ = 0, remaps_ = 0;
   std::atomic<std::uint64_t> commits_ = 0;
   std::atomic<bool> growing_ = false;  // somebody commits without the lock; set and cleared with it

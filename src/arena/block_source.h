@@ -39,6 +39,8 @@ class BlockSource {
   virtual void wait(StreamId waiter, Tick tick) = 0;
   // How try_allocate orders a stream after those who used its block before; none: by `wait`, which the given one calls.
   virtual void set_wait(std::function<void(StreamId waiter, Tick tick)> /*wait*/) {}
+  // Who is asked whether a tick is done, where a decision hangs on it; none: the device.
+  virtual void set_ask(std::function<bool(Tick)> /*ask*/) {}
   // The cheapest blocks whose eviction should make room for the size. `cost` must not call the source.
   [[nodiscard]] virtual std::optional<Window> find_window(Bytes size, const std::function<double(ChunkId)>& cost) const = 0;
   // Gives free memory back to the device; with `wait`, also what is still in use by work that is enqueued. How much.

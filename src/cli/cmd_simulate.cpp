@@ -8,7 +8,9 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/again_text.h"
 #include "cli/step_input.h"
+#include "sim/again.h"
 #include "sim/card_times.h"
 #include "sim/simulate.h"
 
@@ -21,7 +23,7 @@ struct SimulateOptions {
   StepInput input;
   std::string card = "h200", from, policy = "hybrid", budget, trace;
   int steps = 12;
-  bool json = false, no_places = false;
+  bool json = false, no_places = false, again = false;
 };
 
 struct Simulated {
@@ -126,6 +128,17 @@ void run_simulate(const SimulateOptions& options) {
   if (told.result.unfit) throw CLI::RuntimeError(kDoesNotFit);
 }
 
+// The run's own budget and policy, unless others are asked for.
+void run_again(const SimulateOptions& options, bool own_policy) {
+  AgainOptions wanted;
+  if (!options.budget.empty()) wanted.budget = parse_bytes(options.budget);
+  if (!own_policy) wanted.policy = options.policy;
+  const AgainResult result = play_again(read_checked(options.input), wanted);
+  if (options.json) fmt::print("{}\n", to_json(result).dump(2));
+  else fmt::print("{}", to_text(result));
+  if (result.difference || !result.problem.empty()) throw CLI::RuntimeError(kDiffers);
+}
+
 }  // namespace
 
 void add_simulate(CLI::App& app) {
@@ -135,12 +148,17 @@ void add_simulate(CLI::App& app) {
   command->add_option("--card", options->card, "A known card or a card file (default: h200)");
   command->add_option("--recorded-on", options->from, "The card the trace was recorded on: op times are scaled from it to --card");
   command->add_option("--budget", options->budget, "Bytes, 12GiB, or 60% of the trace's peak (default: the card's memory)");
-  command->add_option("--policy", options->policy, "As in `spillway run` (default: hybrid)");
+  CLI::Option* policy = command->add_option("--policy", options->policy, "As in `spillway run` (default: hybrid)");
   command->add_option("--steps", options->steps, "How often the step is repeated (default: 12)")->check(CLI::Range(1, 1000));
   command->add_option("--trace", options->trace, "Write a trace of the simulated run here (.spt)");
   command->add_flag("--no-places", options->no_places, "Let the pool place every block as it is asked for, in planned steps too");
+  command->add_flag("--again", options->again,
+                    "Play the whole recorded run again, as it was, and compare every eviction, return and recomputation: for runs inside a "
+                    "budget on the CPU by lru or dtr. --budget (in bytes) and --policy put others in place of the run's own");
   command->add_flag("--json", options->json, "Everything as JSON instead of a table");
-  command->callback([options] { run_simulate(*options); });
+  command->footer("Exit code: 0 it fits, or the run went the same way again; 2 bad input; 3 the budget cannot be met; 4 the run went another way");
+  for (const char* other : {"--card", "--recorded-on", "--steps", "--trace", "--no-places"}) command->get_option("--again")->excludes(command->get_option(other));
+  command->callback([options, policy] { options->again ? run_again(*options, policy->empty()) : run_simulate(*options); });
 }
 
 }  // namespace spillway

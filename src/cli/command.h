@@ -20,6 +20,8 @@ void add_plan(CLI::App& app);
 void add_report(CLI::App& app);
 void add_simulate(CLI::App& app);
 
-inline constexpr int kDoesNotFit = 3;  // the exit code when a budget cannot be met
+// Exit codes of answers that are a no.
+inline constexpr int kDoesNotFit = 3;  // a budget cannot be met
+inline constexpr int kDiffers = 4;     // a run played again went another way
 
 }  // namespace spillway

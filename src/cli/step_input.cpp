@@ -46,12 +46,17 @@ void add_step_input(CLI::App& command, StepInput& input) {
   command.add_option("trace", input.file, "A trace file (.spt); its last whole step is taken")->required();
 }
 
-RecordedRun read_run(const StepInput& input) {
+Trace read_checked(const StepInput& input) {
   Trace trace = read_trace(input.file);
   if (trace.truncated)
     throw InputError(fmt::format("{} is cut short: what is whole ends at byte {}; record it again", input.file, trace.whole_until.count));
   if (const auto problems = check_trace(trace, 1); !problems.empty())
     throw InputError(fmt::format("{}: event {} is unlawful: {}", input.file, problems[0].event, problems[0].what));
+  return trace;
+}
+
+RecordedRun read_run(const StepInput& input) {
+  Trace trace = read_checked(input);
   const auto step = find_steady_step(trace);
   if (!step) throw InputError(fmt::format("{}: no step in it has ops and is whole; does the script tell where steps end?", input.file));
   LiveCurve curve = live_curve(Liveness(trace, *step));

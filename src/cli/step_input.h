@@ -37,7 +37,9 @@ struct RecordedRun {
 
 void add_step_input(CLI::App& command, StepInput& input);
 
-// Throws InputError when the file is missing, foreign or cut short, is no lawful trace, or holds no whole step.
+// Throws InputError when the file is missing, foreign or cut short, or is no lawful trace.
+[[nodiscard]] Trace read_checked(const StepInput& input);
+// The same when it holds no whole step.
 [[nodiscard]] RecordedRun read_run(const StepInput& input);
 
 }  // namespace spillway

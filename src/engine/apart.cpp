@@ -25,6 +25,7 @@ void Apart::freed(Range range) {
 
 // A copy on the device where there is room for it; where there is none it leaves, and its way home leads there.
 void Engine::set_apart(Record* record, Lock& lock) {
+  minutes_.note(CallKind::set_apart, record);
   if (!options_.budget || child_ || !apart_.is_there() || record->exposed() || record->apart) return;
   if (record->residence == Residence::away || record->residence == Residence::dropped) {
     record->apart = true;
@@ -33,12 +34,8 @@ void Engine::set_apart(Record* record, Lock& lock) {
   if (!may_leave(*record) || record->orphan) return;
   ++record->refs;
   const std::uint32_t shown = record->shown;
-  void* weak = owner_.weak(*record);
-  lock.unlock();
-  void* held = owner_.hold(weak);
-  const bool named = held != nullptr && owner_.is_named(held);
-  lock.lock();
-  if (held != nullptr && !named && record->shown == shown && may_leave(*record) && owner_.may_detach(*record)) {
+  const auto [held, named] = hold(*record, lock);
+  if (held != nullptr && !named && record->shown == shown && may_leave(*record) && may_detach(*record)) {
     record->apart = try_copy_apart(*record) || (is_tight() && let_go(*record, Leave::move, std::nullopt));
   }
   lock.unlock();

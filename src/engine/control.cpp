@@ -10,6 +10,7 @@ namespace spillway {
 
 void Engine::end_step(const std::vector<Nanos>& durations) {
   Lock lock(mutex_);
+  minutes_.note(CallKind::end_step);
   ++stats_.steps;
   ++step_;
   settle_waits();
@@ -25,6 +26,8 @@ void Engine::end_step(const std::vector<Nanos>& durations) {
 
 void Engine::set_policy(ReactivePolicy policy, Leave leave, const PlanPolicy* plans) {
   const Lock lock(mutex_);
+  if (plans != nullptr) minutes_.end();
+  minutes_.note(CallKind::set_policy, policy, leave);
   options_.policy = policy;
   options_.leave = leave;
   options_.plans = plans;
@@ -35,24 +38,38 @@ void Engine::set_policy(ReactivePolicy policy, Leave leave, const PlanPolicy* pl
 
 void Engine::open_tiers(const MoverOptions& tiers) {
   const Lock lock(mutex_);
+  minutes_.end();
   mover_.open(tiers);
 }
 
 // Ops that ran before have no place in it.
-void Engine::open_trace(const std::string& path, const WriterOptions& kept) {
+void Engine::open_trace(const std::string& path, const WriterOptions& kept) { open_trace(std::make_unique<TraceWriter>(path, kept)); }
+
+void Engine::open_trace(std::unique_ptr<TraceWriter> writer) {
+  minutes_.end();  // of a trace before this one
   std::vector<const Record*> living;
   shelf_.for_each([&](Record& record) {
     if (record.id.valid() && record.residence != Residence::gone) living.push_back(&record);
     for (Recipe* recipe : record.recipes) recipe->traced = {};
   });
   std::ranges::sort(living, {}, &Record::id);
-  tape_.open(path, device_, std::array{mover_.in_stream(), mover_.out_stream()}, kept, living);
+  tape_.open(std::move(writer), device_, std::array{mover_.in_stream(), mover_.out_stream()}, living);
   mover_.time_copies(true);
   follows_ = true;
+  if (options_.minutes && options_.budget) begin_minutes();
+}
+
+// What is there already, and where, no trace tells; when a plan is ready no minutes do.
+void Engine::begin_minutes() {
+  if (options_.plans != nullptr) return tape_.fact("again", "no: the run goes by plans, and when one is ready is not told");
+  if (storages_ > 0) return tape_.fact("again", "no: there were tensors before the trace began");
+  tape_.fact("again", to_words(options_));
+  minutes_.begin();
 }
 
 bool Engine::try_set_budget(std::optional<Bytes> budget) {
   Lock lock(mutex_);
+  minutes_.note(CallKind::try_set_budget, budget_word(budget));
   const std::optional<Bytes> before = std::exchange(options_.budget, budget);
   arena_.set_limit(limit_beside(outside_));
   const bool fits = shrink_to_limit(lock) <= 0_B && (!budget || outside_ <= *budget);
@@ -69,6 +86,7 @@ bool Engine::try_set_budget(std::optional<Bytes> budget) {
 
 void Engine::trust_nothing() {
   const Lock lock(mutex_);
+  minutes_.note(CallKind::trust_nothing);
   std::vector<Record*> home;
   table_.for_each([&](Record* record) { home.push_back(record); });
   std::ranges::sort(home, {}, [](const Record* record) { return record->data; });
@@ -93,6 +111,7 @@ void Engine::reset_stats() {
 
 void Engine::set_budget(std::optional<Bytes> budget) {
   Lock lock(mutex_);
+  minutes_.note(CallKind::set_budget, budget_word(budget));
   tape_.budget(budget.value_or(0_B));
   options_.budget = budget;
   arena_.set_limit(limit_beside(outside_));
@@ -112,6 +131,7 @@ void Engine::plan_for_budget() {
 
 void Engine::set_outside(Bytes outside) {
   Lock lock(mutex_);
+  minutes_.end();
   outside_ = outside;
   arena_.set_limit(limit_beside(outside_));
   (void)shrink_to_limit(lock);
@@ -121,6 +141,7 @@ void Engine::set_outside(Bytes outside) {
 bool Engine::try_set_outside(Bytes outside, bool may_evict) {
   Lock lock(mutex_);
   if (!options_.budget) return true;
+  minutes_.end();
   arena_.set_limit(limit_beside(outside));
   const Bytes over = may_evict ? shrink_to_limit(lock) : arena_.reserved() - arena_.limit();
   const bool fits = over <= 0_B && arena_.reserved() + outside <= *options_.budget;
@@ -147,6 +168,7 @@ Bytes Engine::shrink_to_limit(Lock& lock) {
 
 void Engine::trim(bool wait) {
   const Lock lock(mutex_);
+  minutes_.note(CallKind::trim, wait);
   arena_.trim(wait);
 }
 

@@ -41,6 +41,13 @@ Engine::Engine(Device& device, Owner& owner, StreamId compute, const EngineOptio
   (void)meet(mover_.out_stream());
   (void)meet(mover_.in_stream());
   mover_.watch_rates(options.plans != nullptr);
+  const auto ask = [this](Tick tick) {
+    const bool done = options_.is_done ? options_.is_done(tick) : device_.query(tick);
+    minutes_.note(CallKind::answer, done);
+    return done;
+  };
+  arena_.set_ask(ask);
+  mover_.set_ask(ask);
   // Blocks are asked for with the engine's lock held.
   arena_.set_wait([this](StreamId on, Tick awaited) {
     if (const auto before = wait_beside_host(on, awaited)) note_wait({.before = *before, .awaited = awaited, .cause = StallCause::room, .step = step_});
@@ -142,10 +149,14 @@ void Engine::settle(Record& record, const Block& block) {
 
 Record* Engine::try_allocate(Bytes size, StreamId on, const char* maker) {
   Lock lock(mutex_);
+  minutes_.note(CallKind::allocate, size, on);
   const auto effort = [&] { return std::tuple(arena_.waited(), arena_.commits(), arena_.remaps(), stats_.evictions); };
   const auto before = wants_times() ? effort() : decltype(effort()){};
   const auto block = take(size, on, lock, nullptr);
-  if (!block) return nullptr;
+  if (!block) {
+    minutes_.note(CallKind::failed);
+    return nullptr;
+  }
   if (wants_times() && effort() != before) owner_.waited_for_memory();
   Record* record = shelf_.take();
   record->id = StorageId{storages_++};
@@ -227,6 +238,7 @@ bool Engine::free(void* data) {
   const Lock lock(mutex_);
   Record* record = table_.find(data);
   if (record == nullptr) return false;
+  minutes_.note(CallKind::free, record);
   meter(-record->block.range.length());
   if (!record->hidden) recorder_.death(*record);
   if (record->outlives || (record->dependents > 0 && !(course_.on && try_spare(*record)))) {
@@ -251,6 +263,7 @@ bool Engine::free(void* data) {
 
 void Engine::died(Record* record) {
   const Lock lock(mutex_);
+  minutes_.note(CallKind::died, record);
   note_absent(*record, -1);
   meter(-round_up(record->size, options_.alignment));
   recorder_.death(*record);
@@ -276,6 +289,7 @@ void Engine::died(Record* record) {
 // --- ops ------------------------------------------------------------------------------------------------------------
 
 void Engine::adopt(Record* record, void* owner) {
+  minutes_.note(CallKind::adopt, record, owner != nullptr);
   recount(*record, [&] {
     if (record->owner != nullptr) owner_.disown(*record);
     record->owner = owner;
@@ -283,11 +297,14 @@ void Engine::adopt(Record* record, void* owner) {
 }
 
 void Engine::hold_for_life(Record* record) {
-  if (!record->held) recount(*record, [&] { record->held = true; });
+  if (record->held) return;
+  minutes_.note(CallKind::hold_for_life, record);
+  recount(*record, [&] { record->held = true; });
 }
 
 void Engine::lend(Record* record, Lock& lock) {
-  note_outside_write(record, lock);
+  minutes_.note(CallKind::lend, record);
+  note_write(record, lock);
   ++record->refs;
   recount(*record, [&] { ++record->loans; });
 }
@@ -295,8 +312,9 @@ void Engine::lend(Record* record, Lock& lock) {
 // What was lent may have been written until now: only from here on its bytes are known to stay what they are.
 void Engine::end_loan(Record* record, Lock& lock) {
   SPILLWAY_ENSURE(record->loans > 0, "a loan ended twice");
+  minutes_.note(CallKind::end_loan, record);
   const bool here = record->data != nullptr;  // otherwise its storage died, or was given other memory
-  if (here) note_outside_write(record, lock);
+  if (here) note_write(record, lock);
   if (here) recount(*record, [&] { --record->loans; });
   else --record->loans;
   unref(record);
@@ -304,10 +322,12 @@ void Engine::end_loan(Record* record, Lock& lock) {
 }
 
 void Engine::begin_region() {
+  minutes_.note(CallKind::begin_region);
   if (regions_++ == 0) cannot_leave_before_ = live_ - evictable_;
 }
 
 void Engine::keep(Record* record) {
+  minutes_.note(CallKind::keep, record);
   ++record->pins;
   if (record->kept++ > 0) return;
   kept_ += movable_bytes(*record);
@@ -316,13 +336,14 @@ void Engine::keep(Record* record) {
 }
 
 void Engine::end_region(std::span<Record* const> kept) {
+  minutes_.note_records(CallKind::end_region, kept);
   --regions_;
   for (Record* record : kept) {
     if (--record->kept == 0 && record->residence == Residence::resident) {
       kept_ -= movable_bytes(*record);
       evictable_ += movable_bytes(*record);
     }
-    unpin(record);
+    drop_pin(record);
   }
 }
 
@@ -335,10 +356,10 @@ std::optional<Shortage> Engine::try_gather(std::span<const Use> uses, Lock& lock
       if (missing == nullptr) return std::nullopt;
       Shortage why = shortage(missing->size);
       why.coming = not_there(uses);
-      for (const Use& use : uses) unpin(use.record);
+      for (const Use& use : uses) drop_pin(use.record);
       return why;
     } catch (...) {
-      for (const Use& use : uses) unpin(use.record);
+      for (const Use& use : uses) drop_pin(use.record);
       const bool rebuilds = std::ranges::any_of(uses, [](const Use& use) {
         return use.record->residence == Residence::dropped || (use.write && use.record->dependents > 0);
       });
@@ -391,16 +412,19 @@ void Engine::end_flight() {
 }
 
 std::optional<Shortage> Engine::acquire(std::span<const Use> uses, StreamId on, Lock& lock) {
+  minutes_.note_uses(on, uses);
   wait_for_turns(lock);
   begin_flight();
   std::optional<Shortage> why;
   try {
     why = gather_beside_others(uses, lock);
   } catch (...) {
+    minutes_.note(CallKind::failed);
     end_flight();
     throw;
   }
   if (why) {
+    minutes_.note(CallKind::failed);
     end_flight();
     return why;
   }
@@ -478,22 +502,38 @@ void Engine::dispose_if_unneeded(Record* record) {
   if (record->orphan && record->dependents == 0 && record->pins == 0 && !record->outlives) dispose(record);
 }
 
+void Engine::pin(Record* record) {
+  minutes_.note(CallKind::pin, record);
+  ++record->pins;
+}
+
 void Engine::unpin(Record* record) {
+  minutes_.note(CallKind::unpin, record);
+  drop_pin(record);
+}
+
+void Engine::drop_pin(Record* record) {
   if (--record->pins > 0) return;
   if (record->orphan) dispose_if_unneeded(record);
   else if (record->residence == Residence::gone) bury(record);
 }
 
 void Engine::release(std::span<const Use> uses) {
-  for (const Use& use : uses) unpin(use.record);
+  minutes_.note(CallKind::release, uses.size());
+  for (const Use& use : uses) drop_pin(use.record);
   end_flight();
 }
 
 void Engine::note_outside_write(Record* record, Lock& lock) {
+  minutes_.note(CallKind::outside_write, record);
+  note_write(record, lock);
+}
+
+void Engine::note_write(Record* record, Lock& lock) {
   if (record->dependents > 0) before_write(record, lock);
   forget_copy(*record);
   ++record->epoch;
-  clear_recipes(record);
+  forget_recipes(record);
 }
 
 // --- forks ----------------------------------------------------------------------------------------------------------

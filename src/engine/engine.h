@@ -28,6 +28,8 @@
 #include "engine/early.h"
 #include "engine/host_pace.h"
 #include "engine/layout.h"
+#include "engine/minutes.h"
+#include "engine/options.h"
 #include "engine/planner.h"
 #include "engine/policy.h"
 #include "engine/recipe.h"
@@ -75,34 +77,6 @@ class Owner {
   // Without the lock, around a wait for other threads: lets go of what they may need to get on.
   [[nodiscard]] virtual void* begin_pause() { return nullptr; }
   virtual void end_pause(void* /*held*/) {}
-};
-
-enum class Leave : std::uint8_t { move, replay, cheaper };
-
-struct EngineOptions {
-  std::optional<Bytes> budget;  // empty: watch only
-  Bytes address_space;
-  Bytes granule = 2_MiB;
-  Bytes alignment = 512_B;
-  // Storages below this stay. Low, because whoever stays outside the pool's slabs cuts the budget to pieces: MobileNet
-  // at 1.1 times its floor does not train with 4 KiB.
-  Bytes smallest = 512_B;
-  Bytes host_limit, file_limit;
-  Bytes host_granule;           // the host tier grows in steps of this; zero: the device's granule
-  ReactivePolicy policy = ReactivePolicy::dtr;
-  Leave leave = Leave::cheaper;
-  double move_nanos_per_byte = 1.0;  // out and back, for the choice between move and replay
-  const PlanPolicy* plans = nullptr;  // steps that repeat are planned so; what a plan leaves open is up to the policy
-  int plan_rounds = 12;         // of improvement in the background
-  bool places = true;           // planned steps take their blocks at places found beforehand
-  bool plans_at_once = false;   // by the thread that ends the step, for runs that must come out the same every time
-  Costs costs;                  // what plans reckon with
-  bool poison = false;          // overwrite what has left
-};
-
-struct Use {
-  Record* record = nullptr;
-  bool write = false;
 };
 
 // The op that made the floor what it is. `transient`: outputs and workspace at their most.
@@ -207,6 +181,8 @@ class Engine {
   // pinned and the op must not run. What the op writes gets a new epoch here, before the op runs.
   [[nodiscard]] std::optional<Shortage> acquire(std::span<const Use> uses, StreamId on, Lock& lock);
   void release(std::span<const Use> uses);
+  // It stays until it is unpinned.
+  void pin(Record* record);
   void unpin(Record* record);
   // The record is this storage's memory from now on.
   void adopt(Record* record, void* owner);
@@ -266,6 +242,7 @@ class Engine {
   [[nodiscard]] Tape& tape() { return tape_; }
   // With the lock. Throws InputError when the file cannot be written.
   void open_trace(const std::string& path, const WriterOptions& kept = {});
+  void open_trace(std::unique_ptr<TraceWriter> writer);
 
   // --- plans: with the lock -----------------------------------------------------------------------------------------
   // An op is about to run; `key` tells it from others.
@@ -371,6 +348,16 @@ class Engine {
   [[nodiscard]] std::vector<Record*> pick_victims(Bytes size) const;
   [[nodiscard]] double staleness(const Record& record) const;
   void evict_all(Leave leave, Lock& lock);
+  // Lets go of the lock while it asks.
+  struct Held { void* storage; bool named; };
+  [[nodiscard]] Held hold(Record& record, Lock& lock);
+  [[nodiscard]] bool may_detach(Record& record);
+  void drop_pin(Record* record);
+  void add_recipe(Record* record, Recipe* recipe);
+  void forget_recipes(Record* record);
+  void note_write(Record* record, Lock& lock);
+  void end_sides(std::span<Record* const> sides);
+  void begin_minutes();
   void evict_these(std::vector<Record*>& records, Leave leave, Lock& lock);
   // `gap`: of the plan that wants it; none: to make room.
   [[nodiscard]] bool evict(Record* victim, Leave leave, Lock& lock, std::optional<std::uint32_t> gap = std::nullopt);
@@ -529,6 +516,7 @@ class Engine {
   RecordTable table_;
   std::vector<Record*> by_chunk_;
   Tape tape_;
+  Minutes minutes_{tape_};
   std::uint32_t storages_ = 0;
   RecordList dropped_, away_, gone_, named_;
   std::vector<Recipe*> dying_, unneeded_;  // the latter is scratch of release_recipes

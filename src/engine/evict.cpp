@@ -103,22 +103,34 @@ void Engine::evict_these(std::vector<Record*>& records, Leave leave, Lock& lock)
 bool Engine::evict(Record* victim, Leave leave, Lock& lock, std::optional<std::uint32_t> gap) {
   if (victim->orphan) return let_go(*victim, leave, gap);
   const std::uint32_t shown = victim->shown;
-  void* weak = owner_.weak(*victim);
-  lock.unlock();
-  void* held = owner_.hold(weak);
-  const bool named = held != nullptr && owner_.is_named(held);
-  lock.lock();
+  const auto [held, named] = hold(*victim, lock);
   bool left = held == nullptr;  // it died meanwhile: its memory is free or about to be
   if (named) note_name(victim);
   else if (victim->named) recount(*victim, [&] { forget_name(*victim); });
   const bool unwatched = victim->loose || (!named && victim->shown == shown);
-  if (held != nullptr && may_leave(*victim) && unwatched) left = owner_.may_detach(*victim) && let_go(*victim, leave, gap);
+  if (held != nullptr && may_leave(*victim) && unwatched) left = may_detach(*victim) && let_go(*victim, leave, gap);
   if (held != nullptr) {
     lock.unlock();
     owner_.unhold(held);
     lock.lock();
   }
   return left;
+}
+
+Engine::Held Engine::hold(Record& record, Lock& lock) {
+  void* weak = owner_.weak(record);
+  lock.unlock();
+  void* held = owner_.hold(weak);
+  const bool named = held != nullptr && owner_.is_named(held);
+  lock.lock();
+  if (held == nullptr || named) minutes_.note(CallKind::refused, &record, held != nullptr, named, true);
+  return {held, named};
+}
+
+bool Engine::may_detach(Record& record) {
+  if (owner_.may_detach(record)) return true;
+  minutes_.note(CallKind::refused, &record, true, false, false);
+  return false;
 }
 
 bool Engine::move_out(Record& record) {
@@ -235,11 +247,13 @@ void Engine::arrive(Record& record, const Block& block) {
 
 void Engine::evict_all(Leave leave) {
   Lock lock(mutex_);
+  minutes_.note(CallKind::evict_all, leave);
   evict_all(leave, lock);
 }
 
 bool Engine::try_drop(Record* record) {
   Lock lock(mutex_);
+  minutes_.note(CallKind::try_drop, record);
   ++record->refs;
   if (may_leave(*record) && may_drop(*record)) (void)evict(record, Leave::replay, lock);
   const bool dropped = record->residence == Residence::dropped;
@@ -249,6 +263,7 @@ bool Engine::try_drop(Record* record) {
 
 void Engine::empty_out() {
   Lock lock(mutex_);
+  minutes_.note(CallKind::empty_out);
   ++emptying_;
   evict_all(Leave::move, lock);
   --emptying_;
@@ -267,6 +282,7 @@ void Engine::evict_all(Leave leave, Lock& lock) {
 
 bool Engine::bring_all_home() {
   Lock lock(mutex_);
+  minutes_.note(CallKind::bring_all_home);
   std::vector<Record*> out(dropped_.begin(), dropped_.end());
   out.insert(out.end(), away_.begin(), away_.end());
   // Pinned until all are there, those at home as well: nobody may leave for another.
@@ -291,7 +307,7 @@ bool Engine::bring_all_home() {
     lock.lock();
   }
   mover_.drain();  // whoever reads from now on does it without asking
-  for (Record* record : all_records) unpin(record);
+  for (Record* record : all_records) drop_pin(record);
   if (failed) std::rethrow_exception(failed);
   return all;
 }

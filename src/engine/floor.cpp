@@ -47,6 +47,7 @@ void Engine::forget_name(Record& record) {
 }
 
 void Engine::loosen(Record* record, bool loose) {
+  minutes_.note(CallKind::loosen, record, loose);
   if (record->residence == Residence::resident) recount(*record, [&] { record->loose = loose; });
   else record->loose = loose;
 }

@@ -50,11 +50,17 @@ bool is_there(const Record& side, std::uint32_t epoch) {
 }  // namespace
 
 void Engine::set_recipe(Record* record, Recipe* recipe) {
-  clear_recipes(record);
-  append_recipe(record, recipe);
+  minutes_.note_recipe(CallKind::set_recipe, *record, *recipe);
+  forget_recipes(record);
+  add_recipe(record, recipe);
 }
 
 void Engine::append_recipe(Record* record, Recipe* recipe) {
+  minutes_.note_recipe(CallKind::append_recipe, *record, *recipe);
+  add_recipe(record, recipe);
+}
+
+void Engine::add_recipe(Record* record, Recipe* recipe) {
   if (recipe->refs++ == 0) {
     for (const Ingredient& ingredient : recipe->ingredients) ++ingredient.record->refs;
   }
@@ -62,6 +68,11 @@ void Engine::append_recipe(Record* record, Recipe* recipe) {
 }
 
 void Engine::clear_recipes(Record* record) {
+  if (!record->recipes.empty()) minutes_.note(CallKind::clear_recipes, record);
+  forget_recipes(record);
+}
+
+void Engine::forget_recipes(Record* record) {
   SPILLWAY_ENSURE(record->residence != Residence::dropped, "a dropped storage lost its recipe");
   release_recipes(*record);
 }
@@ -132,7 +143,7 @@ void Engine::forget_old_recipes() {
   for (Record* record : away_) look(record);
   for (Record* record : gone_) look(record);
   for (Record* record : old) ++record->refs;
-  for (Record* record : old) clear_recipes(record);
+  for (Record* record : old) forget_recipes(record);
   for (Record* record : old) unref(record);
 }
 
@@ -153,6 +164,7 @@ const Recipe* Engine::straight_from(const Recipe& recipe) const {
 }
 
 std::vector<Record*> Engine::borrow_sides(const Recipe& recipe, const Record& wanted) {
+  minutes_.note_sides(recipe, wanted);
   std::vector<Record*> sides;
   if (!may_be_lean(recipe, wanted)) return sides;
   for (const Side& side : recipe.sides) sides.push_back(recipe.outputs[side.output]);
@@ -161,6 +173,7 @@ std::vector<Record*> Engine::borrow_sides(const Recipe& recipe, const Record& wa
 }
 
 void Engine::keep_temporary(Record* temporary) {
+  minutes_.note(CallKind::keep_temporary, temporary);
   count(*temporary, -1);
   temporary->orphan = true;
   ++temporary->dependents;
@@ -168,6 +181,11 @@ void Engine::keep_temporary(Record* temporary) {
 }
 
 void Engine::return_sides(std::span<Record* const> sides) {
+  minutes_.note_records(CallKind::return_sides, sides);
+  end_sides(sides);
+}
+
+void Engine::end_sides(std::span<Record* const> sides) {
   for (Record* side : sides) {
     --side->dependents;
     dispose_if_unneeded(side);
@@ -282,7 +300,7 @@ void Engine::rebuild(Record* record, Lock& lock) {
   own.guests = nullptr;
   for (const auto& [guest, leaves] : guests) {
     guest->again = may_leave(*guest) && evict(guest, Leave::replay, lock, guest->gap);
-    return_sides(leaves);
+    end_sides(leaves);
     unref(guest);
   }
   if (failed) std::rethrow_exception(failed);
@@ -302,11 +320,13 @@ void Engine::rebuild_beside(Record* record, Lock& lock) {
   ++record->refs;
   ++rebuilding_;
   ++own.rebuilding;
+  minutes_.note(CallKind::rebuild, record);
   lock.unlock();
   try {
     owner_.rebuild(*record);
   } catch (...) {
     lock.lock();
+    minutes_.note(CallKind::rebuilt, false);
     --rebuilding_;
     --own.rebuilding;
     if (record->residence == Residence::arriving) record->residence = Residence::dropped;
@@ -315,6 +335,7 @@ void Engine::rebuild_beside(Record* record, Lock& lock) {
     throw;
   }
   lock.lock();
+  minutes_.note(CallKind::rebuilt, true);
   --rebuilding_;
   --own.rebuilding;
   changed_.tell();
@@ -324,6 +345,7 @@ void Engine::rebuild_beside(Record* record, Lock& lock) {
 
 void Engine::finish_rebuild(Record* record, Record* made, std::span<const ReplayNote> replays) {
   SPILLWAY_ENSURE(made->size == record->size, "a rebuilt storage has another size");
+  minutes_.note_rebuild(*record, *made, replays);
   const Block block = made->block;
   const std::uint64_t streams = made->streams;
   give_back(*made);
@@ -360,14 +382,15 @@ void Engine::turn_drop_into_move(Record* record, Lock& lock) {
     }
     if (record->residence == Residence::dropped) rebuild(record, lock);
   } catch (...) {
-    unpin(record);
+    drop_pin(record);
     throw;
   }
-  unpin(record);
+  drop_pin(record);
   if (may_leave(*record)) (void)evict(record, Leave::move, lock);
 }
 
 void Engine::note_replay(const Record* temporary, const ReplayNote& replay) {
+  minutes_.note_replay(temporary, replay);
   if (temporary != nullptr) tape_.recompute(*temporary, replay);
   ++stats_.recomputed_ops;
   stats_.lean_rebuilds += replay.lean ? 1 : 0;

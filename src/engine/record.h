@@ -81,6 +81,12 @@ struct Record {
   [[nodiscard]] bool exposed() const { return held || loans > 0; }
 };
 
+// What an op does with a storage.
+struct Use {
+  Record* record = nullptr;
+  bool write = false;
+};
+
 // Records of one kind, in no order that means anything but the same one in every run. A record is in one list at most and knows
 // its place there, so that coming and going costs neither a hash nor an allocation: most storages are in one before they end.
 class RecordList {

@@ -20,6 +20,8 @@ Event as_event(const OpView& op) {
             op.lean};
 }
 
+Event as_event(const CallView& call) { return Call{call.kind, {call.words.begin(), call.words.end()}}; }
+
 bool contains(std::span<const StorageId> ids, StorageId id) { return std::ranges::find(ids, id) != ids.end(); }
 
 // Whoever is on its way home is told as there when it has come.
@@ -32,9 +34,14 @@ TraceTier tier_of(const Record& record) {
 
 void Tape::open(const std::string& path, Device& device, std::span<const StreamId> copies, const WriterOptions& kept,
                 std::span<const Record* const> living) {
-  writer_ = std::make_unique<TraceWriter>(path, kept);
+  open(std::make_unique<TraceWriter>(path, kept), device, copies, living);
+}
+
+void Tape::open(std::unique_ptr<TraceWriter> writer, Device& device, std::span<const StreamId> copies, std::span<const Record* const> living) {
+  writer_ = std::move(writer);
   device_ = &device;
   began_ = device.now();
+  has_calls_ = false;
   ops_ = step_ = storages_ = 0;  // another may have been closed before
   told_ = {};
   newborn_.clear();
@@ -50,6 +57,7 @@ void Tape::open(const std::string& path, Device& device, std::span<const StreamI
 
 void Tape::close() {
   if (!on()) return;
+  if (has_calls_) call(CallKind::end, {});
   for (const Waiting& waiting : waiting_) {
     try {
       if (waiting.copy) device_->synchronize(waiting.copy->done);
@@ -143,6 +151,11 @@ Nanos Tape::time_of(Tick done) {
 
 void Tape::fact(std::string key, std::string value) {
   if (on()) write(Fact{.key = std::move(key), .value = std::move(value)});
+}
+
+void Tape::call(CallKind kind, std::span<const std::uint64_t> words) {
+  has_calls_ = true;
+  write(CallView{.kind = kind, .words = words});
 }
 
 void Tape::budget(Bytes bytes) {

@@ -57,6 +57,7 @@ class Tape {
   // written.
   void open(const std::string& path, Device& device, std::span<const StreamId> copies, const WriterOptions& kept = {},
             std::span<const Record* const> living = {});
+  void open(std::unique_ptr<TraceWriter> writer, Device& device, std::span<const StreamId> copies, std::span<const Record* const> living);
   // Waits for the copies that are still under way.
   void close();
   // Without a word to the file: in a forked child it is the parent's.
@@ -66,6 +67,8 @@ class Tape {
   [[nodiscard]] OpIndex latest_op() const { return ops_ == 0 ? OpIndex{} : OpIndex{ops_ - 1}; }
 
   void fact(std::string key, std::string value);
+  // Of the engine's minutes.
+  void call(CallKind kind, std::span<const std::uint64_t> words);
   void budget(Bytes bytes);
   // From the next step on this plan is followed.
   void plan(std::string_view policy, Bytes budget, const Prediction& predicted, Nanos took);
@@ -137,6 +140,7 @@ class Tape {
   FlatTable<Told> told_;            // who lives, by the engine's number
   std::uint32_t storages_ = 0;      // told so far
   std::array<std::vector<StorageId>, 4> lists_;  // of the op that is told: an op costs no allocation
+  bool has_calls_ = false;
   std::vector<StorageId> newborn_;  // inside an operator that is not told yet
 };
 

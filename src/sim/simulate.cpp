@@ -81,7 +81,7 @@ EngineOptions engine_options(const SimOptions& options) {
   const auto reactive = engine.plans != nullptr ? ReactivePolicy::dtr : find_policy(options.policy);
   if (!reactive) throw InputError("unknown policy '" + options.policy + "': " + known_policies() + " are there");
   engine.policy = *reactive;
-  engine.leave = *reactive == ReactivePolicy::lru ? Leave::move : Leave::cheaper;
+  engine.leave = leave_of(*reactive);
   engine.budget = options.budget;
   engine.granule = card_granule(options.budget);
   engine.address_space = round_up(options.card.memory * 8, engine.granule);

@@ -1,5 +1,7 @@
 #include "swap/mover.h"
 
+#include <utility>
+
 #include "base/error.h"
 
 namespace spillway {
@@ -17,6 +19,13 @@ std::unique_ptr<Arena> open_tier(Device& device, Tier tier, Bytes limit, Bytes s
 
 }  // namespace
 
+template <class Act>
+void Mover::for_each_arena(Act act) const {
+  for (Arena* arena : {host_.get(), file_.get()}) {
+    if (arena != nullptr) act(*arena);
+  }
+}
+
 Mover::Mover(Device& device, const MoverOptions& options)
     : device_(device),
       out_(device.open_stream()),
@@ -27,6 +36,12 @@ Mover::Mover(Device& device, const MoverOptions& options)
 void Mover::open(const MoverOptions& options) {
   if (!host_) host_ = open_tier(device_, Tier::host, options.host_limit, options.host_granule);
   if (!file_) file_ = open_tier(device_, Tier::file, options.file_limit);
+  if (ask_) for_each_arena([&](Arena& arena) { arena.set_ask(ask_); });
+}
+
+void Mover::set_ask(std::function<bool(Tick)> ask) {
+  ask_ = std::move(ask);
+  for_each_arena([&](Arena& arena) { arena.set_ask(ask_); });
 }
 
 void Mover::prepare_host(Bytes bytes, const std::function<bool()>& stop) {
@@ -139,13 +154,6 @@ void Mover::free_place(const LowerCopy& copy) {
 
 void Mover::drain() {
   for (const StreamId stream : {out_, in_}) device_.synchronize(device_.record(stream));
-}
-
-template <class Act>
-void Mover::for_each_arena(Act act) const {
-  for (Arena* arena : {host_.get(), file_.get()}) {
-    if (arena != nullptr) act(*arena);
-  }
 }
 
 void Mover::before_fork() {

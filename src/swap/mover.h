@@ -46,6 +46,9 @@ class Mover {
   void open(const MoverOptions& options);
   [[nodiscard]] bool has_tiers() const { return host_ != nullptr || file_ != nullptr; }
 
+  // As BlockSource::set_ask, of all tiers.
+  void set_ask(std::function<bool(Tick)> ask);
+
   // Takes host memory ahead of need until there are so many bytes of it, used or not, or the limit is reached, or `stop`
   // says so. On a thread that has time: pinning is dear.
   void prepare_host(Bytes bytes, const std::function<bool()>& stop);
@@ -99,6 +102,7 @@ class Mover {
   Device& device_;
   StreamId out_, in_;
   std::unique_ptr<Arena> host_, file_;
+  std::function<bool(Tick)> ask_;
   Nanos waited_host_, waited_file_;
   bool timed_ = false;
 

@@ -103,7 +103,7 @@ struct Resident::Pins {
       throw_out_of_memory(adapter, *why);
     }
     adapter.engine().note_outside_write(record, lock);
-    ++record->pins;
+    adapter.engine().pin(record);
     records.push_back(record);
     adapter.engine().release(std::span(&use, 1));
   }

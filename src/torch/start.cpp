@@ -68,7 +68,7 @@ EngineOptions engine_options(const nlohmann::json& options) {
   if (!found) throw InputError("unknown policy '" + policy + "': " + known_policies() + " are there");
   engine.budget = bytes_option(options, "budget_bytes");
   engine.policy = *found;
-  engine.leave = *found == ReactivePolicy::lru ? Leave::move : Leave::cheaper;
+  engine.leave = leave_of(*found);
   engine.smallest = bytes_option(options, "min_evict_bytes").value_or(engine.smallest);
   engine.poison = options.value("poison", false);
   engine.plans_at_once = options.value("plans_at_once", false);  // for tests
@@ -88,6 +88,7 @@ std::unique_ptr<Adapter> start_on_cpu(const nlohmann::json& options) {
   engine.address_space = kHostSpace;
   engine.granule = host_granule(engine.budget);
   engine.alignment = 64_B;
+  engine.minutes = true;
   if (engine.budget) engine.host_limit = bytes_option(options, "host_limit_bytes").value_or(0_B);
   engine.costs = host_costs(bytes_option(options, "host_limit_bytes").value_or(0_B) > 0_B);
   if (engine.budget) refuse_below_smallest(*engine.budget, engine.granule);

@@ -42,6 +42,11 @@ void Decoder::operator()(std::string_view field, std::vector<StorageId>& list) {
   for (StorageId& id : list) id = take_id<StorageKindTag>(field);
 }
 
+void Decoder::operator()(std::string_view field, std::vector<std::uint64_t>& words) {
+  words.resize(take_count(field));
+  for (std::uint64_t& word : words) word = take(field);
+}
+
 void Decoder::operator()(std::string_view field, std::string& text) {
   const std::size_t length = take_count(field);
   text.resize(length);

@@ -86,6 +86,10 @@ class Encoder {
     put(list.size());
     for (const StorageId id : list) put_id(id);
   }
+  void operator()(std::string_view, std::span<const std::uint64_t> words) {
+    put(words.size());
+    for (const std::uint64_t word : words) put(word);
+  }
   template <std::size_t N>
   void operator()(std::string_view, const std::array<Nanos, N>& values) {
     for (const Nanos value : values) put(zigzag(value.count));
@@ -172,6 +176,7 @@ class Decoder {
     value = static_cast<Enum>(found);
   }
   void operator()(std::string_view field, std::vector<StorageId>& list);
+  void operator()(std::string_view field, std::vector<std::uint64_t>& words);
   template <std::size_t N>
   void operator()(std::string_view field, std::array<Nanos, N>& values) {
     for (Nanos& value : values) value.count = unzigzag(take(field));
@@ -218,7 +223,8 @@ class Decoder {
 // grown.
 using EventScratch =
     std::tuple<Fact, Name, StepBegin, StepEnd, StorageBirth, StorageDeath, StorageRole, Op, Allocation, Release,
-               Refusal, Reserved, Move, Recompute, Stall, BudgetChange, PlanMade, Decision, StepSummary, Restart>;
+               Refusal, Reserved, Move, Recompute, Stall, BudgetChange, PlanMade, Decision, StepSummary, Restart,
+               Call>;
 
 // Decodes the next event and hands it to `take(event)` by its own type.
 template <class Take>
@@ -249,6 +255,10 @@ template <class E>
 template <class List>
 [[nodiscard]] EventExtent extent(const BasicOp<List>& op) {
   return {op.inputs.size() + op.outputs.size() + op.mutated.size() + op.aliased.size(), 0};
+}
+template <class Words>
+[[nodiscard]] EventExtent extent(const BasicCall<Words>& call) {
+  return {2 * call.words.size(), 0};
 }
 [[nodiscard]] inline EventExtent extent(const Fact& fact) { return {0, fact.key.size() + fact.value.size()}; }
 [[nodiscard]] inline EventExtent extent(const Name& name) { return {0, name.text.size()}; }

@@ -235,8 +235,37 @@ struct Restart {
   friend bool operator==(const Restart&, const Restart&) = default;
 };
 
+// What was asked of the engine that wrote the trace, and what it was answered: with these the run can be played again
+// (sim/again.h). Only where nothing else of the trace tells it, in the order in which it was asked; `words` are the numbers that go
+// with it, as engine/minutes.h writes them. The last ones are not asked of the engine: they say what it met.
+enum class CallKind : std::uint8_t {
+  allocate, free, died, acquire, release, pin, unpin, adopt, set_apart, hold_for_life, lend, end_loan, outside_write,
+  begin_region, keep, end_region, loosen, set_recipe, append_recipe, clear_recipes, finish_rebuild, note_replay, borrow_sides,
+  return_sides, keep_temporary, end_step, set_budget, try_set_budget, set_policy, trust_nothing, trim, evict_all, try_drop,
+  empty_out, bring_all_home,
+  rebuild,  // it asked for a storage to be rebuilt; all until `rebuilt` is asked for that
+  rebuilt,
+  answer,   // whether some work of the device was done
+  refused,  // a storage's owner would not let it go
+  failed,   // the call before could not be served
+  lost,     // from here on not everything is told
+  end,      // the trace was closed here
+};
+
+template <class Words>
+struct BasicCall {
+  CallKind kind = CallKind::lost;
+  Words words;
+};
+
+using Call = BasicCall<std::vector<std::uint64_t>>;
+using CallView = BasicCall<std::span<const std::uint64_t>>;  // as the writer takes it: nothing owned
+
+inline bool operator==(const Call& a, const Call& b) { return a.kind == b.kind && a.words == b.words; }
+
 using Event =
     std::variant<Fact, Name, StepBegin, StepEnd, StorageBirth, StorageDeath, StorageRole, Op, Allocation, Release,
-                 Refusal, Reserved, Move, Recompute, Stall, BudgetChange, PlanMade, Decision, StepSummary, Restart>;
+                 Refusal, Reserved, Move, Recompute, Stall, BudgetChange, PlanMade, Decision, StepSummary, Restart,
+                 Call>;
 
 }  // namespace spillway

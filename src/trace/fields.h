@@ -17,7 +17,7 @@
 
 namespace spillway {
 
-inline constexpr std::uint16_t kFormatVersion = 2, kOldestVersion = 1;  // that is written; that is read
+inline constexpr std::uint16_t kFormatVersion = 3, kOldestVersion = 1;  // that is written; that is read
 
 struct EventTag {
   std::uint8_t number;  // in files; never 0, so that a run of zeros is no event
@@ -68,6 +68,10 @@ template <>
 inline constexpr EventTag kTag<StepSummary>{19, "step_summary"};
 template <>
 inline constexpr EventTag kTag<Restart>{20, "restart"};
+template <>
+inline constexpr EventTag kTag<Call>{21, "call"};
+template <>
+inline constexpr EventTag kTag<CallView>{21, "call"};
 
 // The words of an enumeration, by value.
 template <class Enum>
@@ -84,6 +88,14 @@ inline constexpr std::array<std::string_view, kStallCauseCount> kWords<StallCaus
                                                                                    "file"};
 template <>
 inline constexpr std::array<std::string_view, 5> kWords<Action>{"keep", "move_out", "prefetch", "drop", "recompute"};
+template <>
+inline constexpr std::array<std::string_view, 42> kWords<CallKind>{
+    "allocate", "free", "died", "acquire", "release", "pin", "unpin", "adopt", "set_apart", "hold_for_life", "lend", "end_loan",
+    "outside_write", "begin_region", "keep", "end_region", "loosen", "set_recipe", "append_recipe", "clear_recipes",
+    "finish_rebuild", "note_replay", "borrow_sides", "return_sides", "keep_temporary", "end_step", "set_budget", "try_set_budget",
+    "set_policy", "trust_nothing", "trim", "evict_all", "try_drop", "empty_out", "bring_all_home", "rebuild", "rebuilt", "answer",
+    "refused", "failed", "lost", "end"};
+static_assert(kWords<CallKind>.size() == static_cast<std::size_t>(CallKind::end) + 1);
 
 template <class Enum>
 requires std::is_enum_v<Enum>
@@ -279,6 +291,13 @@ void each_field(V& v, E& e) {
 template <class V, Like<Restart> E>
 void each_field(V& v, E& e) {
   v.moment("at", e.at);
+}
+
+template <class V, class E>
+requires Like<E, Call> || Like<E, CallView>
+void each_field(V& v, E& e) {
+  v("kind", e.kind);
+  v("words", e.words);
 }
 
 }  // namespace spillway

@@ -52,6 +52,7 @@ struct ToJson {
     Json& array = at(field) = Json::array();
     for (const StorageId id : list) array.push_back(number_of(id));
   }
+  void operator()(std::string_view field, const std::vector<std::uint64_t>& words) { at(field) = words; }
   template <std::size_t N>
   void operator()(std::string_view field, const std::array<Nanos, N>& values) {
     Json& array = at(field) = Json::array();
@@ -126,6 +127,13 @@ class FromJson {
     const Json& found = take_array(field);
     list.clear();
     for (const Json& one : found) list.push_back(id_of<StorageKindTag>(field, one));
+  }
+  void operator()(std::string_view field, std::vector<std::uint64_t>& words) {
+    words.clear();
+    for (const Json& one : take_array(field)) {
+      if (!one.is_number_unsigned()) fail(field, "whole numbers of 64 bits, none below zero", one);
+      words.push_back(one.get<std::uint64_t>());
+    }
   }
   template <std::size_t N>
   void operator()(std::string_view field, std::array<Nanos, N>& values) {

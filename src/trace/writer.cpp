@@ -196,5 +196,7 @@ template void TraceWriter::write(const PlanMade&);
 template void TraceWriter::write(const Decision&);
 template void TraceWriter::write(const StepSummary&);
 template void TraceWriter::write(const Restart&);
+template void TraceWriter::write(const Call&);
+template void TraceWriter::write(const CallView&);
 
 }  // namespace spillway

@@ -74,6 +74,7 @@ inline std::vector<Event> one_of_each() {
                   .recompute = 1_us,
                   .stall = {1_ns, 2_ns, 3_ns, 4_ns}},
       Restart{20_us},
+      Call{.kind = CallKind::allocate, .words = {1, 0, 300, UINT64_MAX}},
   };
 }
 

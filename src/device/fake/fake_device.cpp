@@ -15,6 +15,7 @@ FakeDevice::FakeDevice(Card card, FakeOptions options)
       ledgers_{Ledger(card_.granule, card_.memory), Ledger(card_.granule, card_.host_memory),
                Ledger(card_.granule, card_.file_room)},
       clock_(card_),
+      caller_computes_(options.caller_computes),
       races_(options.detect_races ? std::make_unique<Races>() : nullptr) {
   for (Rate rate : {card_.out, card_.in, card_.out_both, card_.in_both, card_.hbm / 2, card_.host_copy,
                     card_.file_write, card_.file_read})
@@ -105,6 +106,14 @@ Tick FakeDevice::record(StreamId on) {
   const Tick tick = clock_.record(on);
   if (races_) races_->record(tick);
   return tick;
+}
+
+Tick FakeDevice::mark(StreamId on) {
+  if (caller_computes_ && on.index == 0) {
+    const std::lock_guard lock(mutex_);
+    if (const std::uint64_t newest = clock_.recorded(on); newest > 0) return {on, newest};
+  }
+  return record(on);
 }
 
 void FakeDevice::wait(StreamId waiter, Tick tick) {

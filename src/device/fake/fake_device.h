@@ -26,6 +26,7 @@ namespace spillway {
 
 struct FakeOptions {
   bool detect_races = false;
+  bool caller_computes = false;  // the first stream is the calling thread's, as a HostDevice's: its newest tick says as much as a new one
 };
 
 class FakeDevice final : public Device {
@@ -43,6 +44,7 @@ class FakeDevice final : public Device {
   void copy(StreamId on, Place to, Place from, Bytes size) override;
   void fill(StreamId on, Bytes offset, Bytes size, std::byte value) override;
   [[nodiscard]] Tick record(StreamId on) override;
+  [[nodiscard]] Tick mark(StreamId on) override;
   void wait(StreamId waiter, Tick tick) override;
   [[nodiscard]] bool query(Tick tick) override;
   void synchronize(Tick tick) override;
@@ -70,6 +72,7 @@ class FakeDevice final : public Device {
   mutable std::mutex mutex_;  // guards everything below
   std::array<Ledger, kTierCount> ledgers_;
   VirtualClock clock_;
+  const bool caller_computes_;
   std::unique_ptr<Races> races_;  // null: not asked for
 };
 

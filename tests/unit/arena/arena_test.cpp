@@ -207,6 +207,30 @@ TEST_F(ArenaTest, TrimsWhatIsDoneAndKeepsWhatIsNot) {
   expect_books_match_the_device();
 }
 
+// For a run that is played again: others answer, and who waits asks nobody.
+TEST_F(ArenaTest, WhetherWorkIsDoneIsAskedWhereItIsSet) {
+  int asked = 0;
+  bool done = false;
+  arena.set_ask([&](Tick tick) {
+    ++asked;
+    device.synchronize(tick);
+    return done;
+  });
+  const Block block = allocate(2_MiB, a);
+  arena.free(block, use(block, a));
+  EXPECT_EQ(arena.trim(), 0_B);
+  EXPECT_EQ(asked, 1);
+  done = true;
+  EXPECT_EQ(arena.trim(), 2_MiB);
+  EXPECT_EQ(asked, 2);
+
+  const Block other = allocate(2_MiB, a);
+  arena.free(other, use(other, a));
+  const int before = asked;
+  EXPECT_EQ(arena.trim(/*wait=*/true), 2_MiB);
+  EXPECT_EQ(asked, before);
+}
+
 TEST_F(ArenaTest, NamesTheCheapestWindowToEvict) {
   std::vector<Block> blocks;
   for (int i = 0; i < 4; ++i) blocks.push_back(allocate(1_MiB, a));

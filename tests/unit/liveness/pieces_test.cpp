@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "support/step_maker.h"
 
@@ -46,6 +47,18 @@ TEST(CutLists, PutsElementsTogetherWhileTheyFit) {
 }
 
 TEST(CutLists, LeavesWholeWhatFits) { EXPECT_EQ(cut_lists(add_lists().trace(), 16_MiB).events, add_lists().trace().events); }
+
+// Between births and their op stand the calls of a run that can be played again; in pieces it would make others.
+TEST(CutLists, CallsOfTheWholeRunAreLeftOut) {
+  Trace told = add_lists().trace();
+  std::vector<Event> events;
+  for (const Event& event : std::exchange(told.events, {})) {
+    events.emplace_back(Call{.kind = CallKind::answer, .words = {1}});
+    events.push_back(event);
+  }
+  told.events = std::move(events);
+  EXPECT_EQ(cut_lists(told, 10_MiB).events, cut_lists(add_lists().trace(), 10_MiB).events);
+}
 
 TEST(CutLists, ResultsAreBornWithTheirPiece) {
   StepMaker maker;

@@ -307,5 +307,13 @@ TEST(FakeH200, PriceOfAHiddenMoveIsNearTheMeasuredOne) {
   EXPECT_LT(price, 940_us);
 }
 
+TEST(FakeDevice, TheCallersOwnStreamMarksItsNewestTick) {
+  FakeDevice device(round_card(), {.caller_computes = true});
+  const StreamId caller = device.open_stream(), other = device.open_stream();
+  const Tick newest = device.record(caller), before = device.record(other);
+  EXPECT_EQ(device.mark(caller), newest);
+  EXPECT_GT(device.mark(other), before);
+}
+
 }  // namespace
 }  // namespace spillway

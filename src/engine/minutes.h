@@ -1,0 +1,75 @@
+// The minutes of a run: what the engine was asked and what it was answered, in order, so that the run can be played again.
+//
+// A decision of an engine without a plan hangs on its options, on these, and on nothing else: no clock, no address, no other
+// order. What is asked while the engine has asked for a rebuild stands between `rebuild` and `rebuilt`. Storages are told by their
+// numbers, which are those of the trace when it begins with the first of them. The words of each kind of call:
+//
+//   allocate        size, stream              set_recipe, append_recipe   storage, and the recipe unless the one before has it too
+//   acquire         stream, 2 * storage + writes for each use             (recipe_words)
+//   release         how many                  finish_rebuild              storage, temporary, replays of four words each
+//   adopt           storage, has an owner     note_replay                 temporary + 1 or 0, one replay
+//   loosen          storage, loose            borrow_sides                storage, which of its recipes
+//   set_budget, ... bytes + 1 or 0            set_policy                  policy, leave
+//   trim, evict_all how                       answer, rebuilt             yes or no
+//   refused         storage, alive, named, may go                         all others: the storages, if any
+//
+// One thread: when another asks, the minutes end with `lost`. Belongs to the engine's lock.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "engine/record.h"
+#include "engine/tape.h"
+#include "trace/event.h"
+
+namespace spillway {
+
+class Minutes {
+ public:
+  explicit Minutes(Tape& tape) : tape_(tape) {}
+
+  // From now on, while the tape is on.
+  void begin();
+  [[nodiscard]] bool on() const { return on_ && tape_.on(); }
+  // Not everything is told any more.
+  void end();
+
+  template <class... Word>
+  void note(CallKind kind, Word... words) {
+    if (on()) [[unlikely]] write(kind, std::array<std::uint64_t, sizeof...(Word)>{word_of(words)...});
+  }
+  void note_uses(StreamId on, std::span<const Use> uses);
+  void note_records(CallKind kind, std::span<Record* const> records);
+  void note_recipe(CallKind kind, const Record& record, const Recipe& recipe);
+  void note_sides(const Recipe& recipe, const Record& wanted);
+  void note_rebuild(const Record& record, const Record& made, std::span<const ReplayNote> replays);
+  void note_replay(const Record* temporary, const ReplayNote& replay);
+
+ private:
+  [[nodiscard]] static std::uint64_t word_of(const Record* record) { return record->id.index; }
+  [[nodiscard]] static std::uint64_t word_of(StreamId stream) { return stream.index; }
+  template <class Kind>
+  [[nodiscard]] static std::uint64_t word_of(Quantity<Kind> quantity) { return static_cast<std::uint64_t>(quantity.count); }
+  template <class Number>
+  requires std::is_integral_v<Number> || std::is_enum_v<Number>
+  [[nodiscard]] static std::uint64_t word_of(Number number) { return static_cast<std::uint64_t>(number); }
+  void add(const ReplayNote& replay);
+  void add(const Recipe& recipe);
+  void write(CallKind kind, std::span<const std::uint64_t> words);
+
+  Tape& tape_;
+  bool on_ = false;
+  std::thread::id whose_;
+  std::vector<std::uint64_t> words_;  // of the call that is told
+};
+
+// Zero: no budget.
+[[nodiscard]] inline std::uint64_t budget_word(std::optional<Bytes> budget) {
+  return budget ? static_cast<std::uint64_t>(budget->count) + 1 : 0;
+}
+
+}  // namespace spillway

@@ -1,0 +1,164 @@
+#include "sim/again.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/error.h"
+#include "liveness/curve.h"
+#include "sim/player.h"
+#include "sim/simulate.h"
+#include "trace/check.h"
+#include "trace/reader.h"
+#include "unit/sim/sim_card.h"
+
+namespace spillway {
+namespace {
+
+using testing::quick_card;
+using testing::recorded;
+
+// Four steps of a model inside a budget, and the trace of that.
+class PlayAgain : public ::testing::TestWithParam<const char*> {
+ protected:
+  const Trace step_trace = recorded("vgg16_b128");
+  const WholeStep whole = *find_steady_step(step_trace);
+  const Liveness step{step_trace, whole};
+  const Score score = read_score(step_trace, whole, step);
+  const std::string path = std::filesystem::temp_directory_path() / ("again_test_" + std::to_string(getpid()) + ".spt");
+
+  ~PlayAgain() override { std::filesystem::remove(path); }
+
+  Trace record(const std::string& policy, bool minutes = true, int steps = 4) {
+    SimOptions sim{.card = quick_card(), .budget = live_curve(step).peak * 60 / 100, .policy = policy, .steps = steps};
+    EngineOptions options = engine_options(sim);
+    options.minutes = minutes;
+    FakeDevice device(sim.card);
+    Player player(device, options, score, step);
+    player.open_trace(path);
+    for (int i = 0; i < sim.steps; ++i) player.play_step();
+    EXPECT_FALSE(player.unfit());
+    player.close_trace();
+    return read_trace(path);
+  }
+};
+
+bool has(const std::vector<Act>& acts, Deed deed) {
+  return std::ranges::any_of(acts, [&](const Act& act) { return act.deed == deed; });
+}
+
+TEST_P(PlayAgain, ARunInsideABudgetGoesTheSameWay) {
+  const Trace trace = record(GetParam());
+  EXPECT_TRUE(check_trace(trace, 1).empty());
+
+  const AgainResult result = play_again(trace);
+
+  EXPECT_EQ(result.problem, "");
+  EXPECT_FALSE(result.difference);
+  EXPECT_GT(result.recorded, 30u);
+  EXPECT_EQ(result.steps, 4u);
+  EXPECT_TRUE(result.whole);
+  EXPECT_EQ(result.same, result.recorded);
+  EXPECT_EQ(result.played, result.recorded);
+  EXPECT_EQ(result.ops, score.ops.size() * result.steps);
+}
+
+TEST_P(PlayAgain, AnotherBudgetOrPolicyIsSeen) {
+  const Trace trace = record(GetParam());
+  const Bytes budget = live_curve(step).peak * 55 / 100;
+  const std::string other = std::string(GetParam()) == "lru" ? "dtr" : "lru";
+
+  const AgainResult smaller = play_again(trace, {.budget = budget, .policy = {}});
+  const AgainResult by_other = play_again(trace, {.budget = {}, .policy = other});
+
+  for (const AgainResult& result : {smaller, by_other}) {
+    ASSERT_TRUE(result.difference);
+    EXPECT_LT(result.same, result.recorded);
+    EXPECT_NE(result.difference->recorded, result.difference->played);
+  }
+}
+
+TEST_P(PlayAgain, AnActThatWasEditedIsSeenWhereItIs) {
+  Trace trace = record(GetParam());
+  const std::vector<Act> acts = acts_of(trace);
+  std::size_t nth = 0;
+  for (Event& event : trace.events) {
+    Move* move = std::get_if<Move>(&event);
+    nth += move != nullptr || std::holds_alternative<Recompute>(event) ? 1 : 0;
+    if (move != nullptr && nth > 20) {
+      move->storage.index += 1;
+      break;
+    }
+  }
+
+  const AgainResult result = play_again(trace);
+
+  ASSERT_TRUE(result.difference);
+  EXPECT_EQ(result.same, nth - 1);
+  EXPECT_EQ(result.difference->played, acts[nth - 1]);
+  EXPECT_EQ(result.difference->recorded->storage.index, acts[nth - 1].storage.index + 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(Policies, PlayAgain, ::testing::Values("lru", "dtr"));
+
+using PlayAgainOnly = PlayAgain;
+
+TEST_F(PlayAgainOnly, DtrDropsAndRebuildsTheSame) {
+  const std::vector<Act> acts = acts_of(record("dtr"));
+  EXPECT_TRUE(has(acts, Deed::drop));
+  EXPECT_TRUE(has(acts, Deed::recompute));
+}
+
+// A long trace keeps only its first and last steps whole.
+TEST_F(PlayAgainOnly, WhatATraceKeptWholeFromTheFirstStepOnIsPlayed) {
+  const AgainResult result = play_again(record("dtr", /*minutes=*/true, /*steps=*/12));
+  EXPECT_FALSE(result.difference);
+  EXPECT_EQ(result.problem, "");
+  EXPECT_EQ(result.steps, 3u);
+  EXPECT_FALSE(result.whole);
+}
+
+// A process that was killed: the trace may end anywhere.
+TEST_F(PlayAgainOnly, ATraceThatEndsInTheMiddleIsPlayedUntilThere) {
+  Trace trace = record("dtr");
+  for (std::size_t step = trace.events.size() / 97; trace.events.size() > step; trace.events.resize(trace.events.size() - step)) {
+    trace.events.pop_back();  // the end, at first
+    const AgainResult result = play_again(trace);
+    ASSERT_FALSE(result.difference) << trace.events.size();
+    ASSERT_EQ(result.problem, "") << trace.events.size();
+    ASSERT_FALSE(result.whole);
+  }
+}
+
+TEST_F(PlayAgainOnly, ARunByPlansIsRefusedWithTheReason) {
+  const Trace trace = record("hybrid");
+  try {
+    (void)play_again(trace);
+    FAIL() << "it was played";
+  } catch (const InputError& error) {
+    EXPECT_NE(std::string(error.what()).find("plan"), std::string::npos) << error.what();
+  }
+}
+
+TEST_F(PlayAgainOnly, ATraceWithoutMinutesIsRefused) { EXPECT_THROW((void)play_again(record("lru", /*minutes=*/false)), InputError); }
+
+// An answer that is missing: the engine asks, and the run has nothing to say.
+TEST_F(PlayAgainOnly, ACallThatIsMissingIsToldAndNotGuessed) {
+  Trace trace = record("lru");
+  const auto call = std::ranges::find_if(trace.events, [](const Event& event) {
+    const Call* one = std::get_if<Call>(&event);
+    return one != nullptr && one->kind == CallKind::answer;
+  });
+  ASSERT_NE(call, trace.events.end());
+  trace.events.erase(call);
+
+  const AgainResult result = play_again(trace);
+
+  EXPECT_NE(result.problem, "");
+  EXPECT_TRUE(result.difference);
+}
+
+}  // namespace
+}  // namespace spillway
