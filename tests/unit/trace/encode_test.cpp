@@ -41,6 +41,9 @@ struct Extreme {
   void operator()(std::string_view, std::vector<StorageId>& list) {
     list = high ? std::vector<StorageId>{{UINT32_MAX - 1}, {0}, {}, {UINT32_MAX - 1}} : std::vector<StorageId>{};
   }
+  void operator()(std::string_view, std::vector<std::uint64_t>& words) {
+    words = high ? std::vector<std::uint64_t>{UINT64_MAX, 0, UINT64_MAX} : std::vector<std::uint64_t>{};
+  }
   template <std::size_t N>
   void operator()(std::string_view, std::array<Nanos, N>& values) {
     values.fill({high ? INT64_MAX : INT64_MIN});

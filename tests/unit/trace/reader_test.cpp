@@ -56,6 +56,7 @@ TEST(TraceReader, ReadsAFileOfTheFirstVersion) {
   for (Event& event : expected) {
     if (Op* op = std::get_if<Op>(&event)) op->lean = 0_ns;
   }
+  std::erase_if(expected, [](const Event& event) { return std::holds_alternative<Call>(event); });  // there were none
   EXPECT_EQ(read_trace(SPILLWAY_SOURCE_DIR "/tests/golden/version1.spt").events, expected);
 }
 
