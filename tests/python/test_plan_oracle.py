@@ -19,7 +19,9 @@ LINK_GB_S = 25
 OUT_PRICE, IN_PRICE, LATENCY_US = 0.008, 0.033, 10
 TRIES = 2000  # a run's planner tries as many in each of its rounds
 NODES = 400
-ROUNDING = 1e-4  # the timeline counts in whole nanoseconds, the programme enqueues at no price what is needed at once
+# The programme has all that leaves over the step's end begin with the next step, and copies what is never written once a step: the
+# timeline knows better, so a plan may be that much below its optimum.
+BETTER = 0.01
 
 
 def tool(*words):
@@ -69,8 +71,8 @@ def compare(tmp_path, cases):
 def hold_to_the_bounds(found):
     for one in found:
         assert one.first["over"] == one.hybrid["over"] == 0, one.name
-        assert -ROUNDING <= one.off(one.hybrid) < 0.15, one.name
-        assert -ROUNDING <= one.off(one.judged) or one.judged["over"] > 0, one.name
+        assert -BETTER <= one.off(one.hybrid) < 0.15, one.name
+        assert -BETTER <= one.off(one.judged) or one.judged["over"] > 0, one.name
     assert sum(one.off(one.hybrid) for one in found) / len(found) < 0.05
     real = [one for one in found if one.judged["over"] == 0 and one.off(one.judged) < 0.01]
     assert len(real) * 2 > len(found)  # mostly the optimum is one that can be carried out
