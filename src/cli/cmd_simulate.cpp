@@ -7,8 +7,8 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "cli/command.h"
 #include "cli/again_text.h"
+#include "cli/command.h"
 #include "cli/step_input.h"
 #include "sim/again.h"
 #include "sim/card_times.h"

@@ -10,6 +10,7 @@ void Minutes::begin() {
 }
 
 void Minutes::end() {
+  if (!on_) return;  // others may be asking
   note(CallKind::lost);
   on_ = false;
 }
