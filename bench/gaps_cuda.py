@@ -2,6 +2,7 @@
 
     gaps_cuda.py resnet50 --share 60 [--policy hybrid] [--trace out.json]
     gaps_cuda.py resnet50 --share 27 --each 40        how a run settles: every step's time beside what its plan says
+    gaps_cuda.py t5-qqp --share 45 --each 60          the same for steps of changing size, each beside the plain step of its size
 """
 
 import argparse
@@ -17,7 +18,7 @@ os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 import torch  # noqa: E402
 
 import spillway  # noqa: E402
-from spillway.bench import models  # noqa: E402
+from spillway.bench import models, streams  # noqa: E402
 
 
 def rows_of(path):
@@ -75,8 +76,10 @@ def describe(rows, steps):
         print(f"  host in {name}: {ms:.2f} ms a step, {counts[name] / steps:.1f} calls")
 
 
-def step_of(name):
-    work = models.STEPS[name]("cuda", tiny=False)
+def step_of(name, largest_at=-1):
+    torch.manual_seed(0)
+    work = {**models.STEPS, **streams.STEPS}[name]("cuda", tiny=False)
+    work.largest_at = largest_at
 
     def step():
         work.loss().backward()
@@ -86,31 +89,38 @@ def step_of(name):
     return step
 
 
-COUNTS = ("planned_steps", "plan_surprises", "misplaced_blocks", "remaps", "recomputed_ops")
+COUNTS = ("planned_steps", "foreseen_steps", "fitting_steps", "plan_surprises", "misplaced_blocks", "remaps", "recomputed_ops")
 
 
-def tell_each(step, steps):
-    """One line a step; times are between marks on the card's clock, so nothing waits for them."""
+def timed(step, steps, after=lambda: None):
+    """Milliseconds of each step; between marks on the card's clock, so nothing waits for them."""
     marks = [torch.cuda.Event(enable_timing=True) for _ in range(steps + 1)]
     marks[0].record()
-    seen = [spillway.stats()]
     for mark in marks[1:]:
         step()
         mark.record()
-        seen.append(spillway.stats())
+        after()
     torch.cuda.synchronize()
-    print("step        ms  planned by of plain", *COUNTS, "stalls ms  moved MiB")
+    return [begin.elapsed_time(end) for begin, end in zip(marks, marks[1:])]
+
+
+def tell_each(step, steps, plain):
+    """One line a step; `plain`: the same steps without a budget, or none."""
+    seen = [spillway.stats()]
+    times = timed(step, steps, lambda: seen.append(spillway.stats()))
+    print("step        ms    plain planned by of plain", *COUNTS, "stalls ms  moved dropped MiB")
     for at, (before, after) in enumerate(zip(seen, seen[1:])):
         counts = [after[key] - before[key] for key in COUNTS]
         stalls = {key: round((after["stall_seconds"][key] - before["stall_seconds"][key]) * 1e3, 1) for key in after["stall_seconds"]}
-        plan, plain = ((after.get("plan") or {}).get(key, 0) * 1e3 for key in ("step_seconds", "plain_step_seconds"))
-        moved = (after["moved_out_bytes"] - before["moved_out_bytes"]) >> 20
-        print(f"{at:4} {marks[at].elapsed_time(marks[at + 1]):9.1f} {plan:10.1f} {plain:8.1f}", *counts, stalls, moved)
+        plan, whole = ((after.get("plan") or {}).get(key, 0) * 1e3 for key in ("step_seconds", "plain_step_seconds"))
+        moved, dropped = ((after[key] - before[key]) >> 20 for key in ("moved_out_bytes", "dropped_bytes"))
+        alone = f"{plain[at]:8.1f}" if plain else "       -"
+        print(f"{at:4} {times[at]:9.1f} {alone} {plan:10.1f} {whole:8.1f}", *counts, stalls, moved, dropped)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", choices=list(models.STEPS))
+    parser.add_argument("model", choices=[*models.STEPS, *streams.STEPS])
     parser.add_argument("--share", type=int, default=60)
     parser.add_argument("--policy", default="hybrid")
     parser.add_argument("--warm", type=int, default=40)
@@ -119,20 +129,21 @@ def main():
     options = parser.parse_args()
     torch.use_deterministic_algorithms(True)
     torch.utils.deterministic.fill_uninitialized_memory = False
-    plain = step_of(options.model)
-    marks = [torch.cuda.Event(enable_timing=True) for _ in range(9)]
-    for mark in marks:
-        plain()
-        mark.record()
-    torch.cuda.synchronize()
-    print(f"plain {statistics.median(a.elapsed_time(b) for a, b in zip(marks[3:], marks[4:])):.1f} ms")
-    del plain
+    varies = options.model in streams.STEPS
+    if varies and not options.each:
+        parser.error("steps of changing size are told one by one: --each STEPS")
+    largest_at = options.each * 2 // 3 if varies else -1
+    step = step_of(options.model, largest_at)
+    plain = timed(step, options.each if varies else 8)
+    print(f"plain {statistics.fmean(plain) if varies else statistics.median(plain[3:]):.1f} ms")
+    del step
     gc.collect()
     peak = torch.cuda.max_memory_allocated()
-    spillway.enable(budget=peak * options.share // 100, device="cuda", policy=options.policy, host_limit="64GiB")
-    step = step_of(options.model)
+    torch.cuda.empty_cache()
+    spillway.enable(budget=peak * options.share // 100, device="cuda", policy=options.policy, host_limit="64GiB", cache=False)
+    step = step_of(options.model, largest_at)
     if options.each:
-        tell_each(step, options.each)
+        tell_each(step, options.each, plain if varies else None)
         return
     for _ in range(options.warm):
         step()

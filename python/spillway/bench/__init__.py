@@ -29,6 +29,7 @@ POLICIES = ("hybrid", "dtr", "lru", "superneurons", "tensile", "capuchin")
 REACTIVE = ("dtr", "lru")
 WARM, WARM_PLANNED, TIMED = 3, 80, 8  # a plan goes on improving in the background for some tens of steps, and has to prove itself
 WARM_FLOOR = 16  # near the floor a step may take seconds, and what counts is that it trains
+WARM_PAPER = 24  # the papers' plans are made once: then they are followed, or they are not
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,8 +130,9 @@ class Driver:
         return [Cell(self.folder, name, *cell).read() for cell in cells]
 
     def task(self, name: str, group: list[tuple[str, str | None]]) -> dict[str, Any]:
-        row, planned = self.rows[name], any(share and method not in REACTIVE for method, share in group)
-        warm, timed = (WARM_FLOOR if group[0][1] == FLOOR else WARM_PLANNED) if planned else WARM, TIMED
+        row, planned = self.rows[name], [method for method, share in group if share and method not in REACTIVE]
+        improves = "hybrid" in planned
+        warm, timed = (WARM_FLOOR if group[0][1] == FLOOR else WARM_PLANNED if improves else WARM_PAPER) if planned else WARM, TIMED
         if self.tiny:
             warm, timed = 6 if planned else 2, 2
         task = {"row": name, "device": self.device, "tiny": self.tiny, "folder": str(self.folder), "cells": group, "warm": warm, "timed": timed}
