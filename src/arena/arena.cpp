@@ -68,10 +68,12 @@ std::optional<Block> Arena::try_allocate(Bytes size, StreamId on) {
     const auto lock = lock_to_commit();
     block = take(size, on, /*anywhere=*/false, waits);
     if (block) break;
-    const std::optional<Remap> remap = pool_.plan_remap(size);
-    if (remap) running = not_done(remap->wait_for);
-    if (!running.empty()) continue;
-    if (remap && !carry_out(*remap)) return std::nullopt;
+    const std::optional<Remap> remap = pool_.plan_remap(size, on);
+    if (!remap || !try_move(*remap, {remap->commit})) {
+      if (remap) running = not_done(remap->wait_for);
+      if (!running.empty()) continue;
+      if (remap && !carry_out(*remap)) return std::nullopt;
+    }
     block = take(size, on, /*anywhere=*/!remap, waits);
     if (!remap) break;
   }
@@ -100,7 +102,7 @@ std::optional<Block> Arena::try_allocate_at(Range range, StreamId on) {
     const auto lock = lock_to_commit();
     note_stream(on);
     std::optional<Grant> grant = pool_.try_allocate_at(range, on);
-    if (!grant && fill_in(range, running)) grant = pool_.try_allocate_at(range, on);
+    if (!grant && fill_in(range, on, running)) grant = pool_.try_allocate_at(range, on);
     if (!grant && running.empty()) return std::nullopt;
     if (!grant) continue;
     waits.assign(grant->waits.begin(), grant->waits.end());
@@ -111,14 +113,15 @@ std::optional<Block> Arena::try_allocate_at(Range range, StreamId on) {
 }
 
 // Memory where the range has none. False: somebody is there, there is not enough, or it must be waited for.
-bool Arena::fill_in(Range range, std::vector<Tick>& wait_for) {
+bool Arena::fill_in(Range range, StreamId on, std::vector<Tick>& wait_for) {
   const auto lacking = pool_.lacking(range);
   if (!lacking) return false;
   Bytes more;
   for (const Range without : *lacking) more += without.length();
   if (pool_.reserved() + more > pool_.limit()) {
-    const auto donors = pool_.find_donors(pool_.reserved() + more - pool_.limit(), range);
+    const auto donors = pool_.find_donors(pool_.reserved() + more - pool_.limit(), range, on);
     if (!donors) return false;
+    if (try_move(*donors, *lacking)) return pool_.lacking(range)->empty();
     wait_for = not_done(donors->wait_for);
     if (!wait_for.empty()) return false;
     remaps_.fetch_add(1, std::memory_order_relaxed);
@@ -126,6 +129,31 @@ bool Arena::fill_in(Range range, std::vector<Tick>& wait_for) {
     pool_.apply_remap(*donors);
   }
   return fill_in(*lacking);
+}
+
+// The first granules of `lacking` get what the remap takes elsewhere, the others more memory if there is any. True: the books say
+// what was done, and the remap is over.
+bool Arena::try_move(const Remap& remap, std::vector<Range> lacking) {
+  std::vector<Range> to;
+  std::vector<Remap> parts;  // with the uses of its own each
+  for (std::size_t donor = 0; donor < remap.decommit.size(); ++donor) {
+    for (Range left = remap.decommit[donor]; !left.empty();) {
+      if (lacking.empty()) return false;
+      Range& next = lacking.front();
+      const Bytes length = std::min(next.length(), left.length());
+      parts.push_back({.decommit = {{left.begin, left.begin + length}}, .commit = {next.begin, next.begin + length}, .uses = remap.in_use[donor]});
+      if (!to.empty() && to.back().end == next.begin) to.back().end += length;
+      else to.push_back(parts.back().commit);
+      left.begin += length;
+      next.begin += length;
+      if (next.empty()) lacking.erase(lacking.begin());
+    }
+  }
+  if (to.empty() || !device_.try_move(tier_, to, remap.decommit, not_done(remap.wait_for))) return false;
+  remaps_.fetch_add(1, std::memory_order_relaxed);
+  for (const Remap& part : parts) pool_.apply_remap(part);
+  (void)fill_in(lacking);
+  return true;
 }
 
 bool Arena::fill_in(const std::vector<Range>& lacking) {

@@ -81,7 +81,9 @@ class Arena final : public BlockSource {
   std::optional<Block> take(Bytes size, StreamId on, bool anywhere, std::vector<Tick>& waits);
   std::optional<Block> take_without_growth(Bytes size, StreamId on, std::vector<Tick>& waits);
   bool carry_out(const Remap& remap);
-  bool fill_in(Range range, std::vector<Tick>& wait_for);
+  // The same without waiting for anybody, where the device can.
+  bool try_move(const Remap& remap, std::vector<Range> lacking);
+  bool fill_in(Range range, StreamId on, std::vector<Tick>& wait_for);
   bool fill_in(const std::vector<Range>& lacking);
   [[nodiscard]] bool is_done(Tick tick) const;
   [[nodiscard]] std::vector<Tick> not_done(const std::vector<Tick>& ticks) const;

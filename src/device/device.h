@@ -14,6 +14,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "base/range.h"
@@ -59,6 +60,12 @@ class Device {
   // committed. Fresh memory has unspecified contents.
   [[nodiscard]] virtual bool try_commit(Tier tier, Range range) = 0;
   virtual void decommit(Tier tier, Range range) = 0;
+  // The memory behind the ranges `from` is behind `to` instead, as many bytes that had none; what it holds is unspecified. Work
+  // enqueued before may still use it at its old addresses until the ticks `in_use` are done: whoever uses it at the new ones waits for
+  // them. False: this device cannot, and nothing has changed.
+  [[nodiscard]] virtual bool try_move(Tier /*tier*/, std::span<const Range> /*to*/, std::span<const Range> /*from*/, std::span<const Tick> /*in_use*/) {
+    return false;
+  }
   [[nodiscard]] virtual Bytes committed(Tier tier) const = 0;
 
   // The address of an offset for kernels (device tier) or for the host (host tier); null for the file tier. Valid as long

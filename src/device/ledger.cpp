@@ -1,6 +1,7 @@
 #include "device/ledger.h"
 
 #include <iterator>
+#include <utility>
 
 #include "base/error.h"
 
@@ -61,6 +62,17 @@ void Ledger::decommit(Range range) {
     held_.erase(at);
   }
   committed_ -= range.length();
+}
+
+void Ledger::move(std::span<const Range> to, std::span<const Range> from) {
+  Ledger changed = *this;
+  for (const Range range : from) changed.decommit(range);
+  for (const Range range : to) {
+    SPILLWAY_ENSURE(!touches(range), "memory moves to where there was none");
+    SPILLWAY_ENSURE(changed.committed_ + range.length() <= committed_ && changed.try_commit(range), "no more memory arrives than leaves");
+  }
+  SPILLWAY_ENSURE(changed.committed_ == committed_, "all memory that leaves arrives");
+  *this = std::move(changed);
 }
 
 void check_copy(const Ledger& to_tier, Place to, const Ledger& from_tier, Place from, Bytes size) {

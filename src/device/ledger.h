@@ -9,6 +9,7 @@
 #pragma once
 
 #include <map>
+#include <span>
 
 #include "base/range.h"
 #include "device/device.h"
@@ -27,6 +28,8 @@ class Ledger {
   void decommit(Range range);
   // The rule of decommit alone: whole granules, all of them committed.
   void check_decommit(Range range) const;
+  // As many bytes are committed at `to` instead of `from`. Throws, and changes nothing, where the ranges may not be.
+  void move(std::span<const Range> to, std::span<const Range> from);
 
   [[nodiscard]] bool holds(Range range) const;
   [[nodiscard]] Bytes committed() const { return committed_; }

@@ -8,18 +8,18 @@
 
 namespace spillway {
 
-void Engine::end_step(const std::vector<Nanos>& durations) {
+void Engine::end_step(const StepTimes& times) {
   Lock lock(mutex_);
   minutes_.note(CallKind::end_step);
   ++stats_.steps;
   ++step_;
   settle_waits();
-  if (tape_.on()) tape_.end_step(durations);
+  if (tape_.on()) tape_.end_step(times.now);
   forget_old_recipes();
   returns_.backward = false;
   returns_.forward.begin(clock_);
   begin_early_step();
-  steer_end_step(durations, lock);
+  steer_end_step(times, lock);
   at_ease_ = std::exchange(evictions_then_, stats_.evictions) == stats_.evictions;
   follows_.store(steers() || wants_ops(), std::memory_order_relaxed);
 }

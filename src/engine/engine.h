@@ -276,8 +276,11 @@ class Engine {
   [[nodiscard]] bool may_lack_memory() const { return is_tight() || crowds_.load(std::memory_order_relaxed); }
 
   // --- control: these take the lock themselves ----------------------------------------------------------------------
-  // `durations`: of the ops since the last step's end, where wants_times() was true and the device measures.
-  void end_step(const std::vector<Nanos>& durations = {});
+  // `times`: of the ops since the last step's end, where wants_times() was true and the device measures. They may be told later
+  // where takes_times_later() says so.
+  void end_step(const StepTimes& times = {});
+  // With the lock: what the step that ends now teaches is for later steps, so nobody waits for its last op.
+  [[nodiscard]] bool takes_times_later() const { return repertoire_.varies() && !tape_.on(); }
   // Empty: watch only from now on.
   void set_budget(std::optional<Bytes> budget);
   // False: what cannot leave is more than that, and the budget stays what it was.
@@ -414,15 +417,15 @@ class Engine {
   void hold_beyond_death(std::span<const Use> uses, std::span<Record* const> outputs);
   void let_outliving_go(std::size_t before);
   void become_child();
-  void steer_end_step(const std::vector<Nanos>& durations, Lock& lock);
+  void steer_end_step(const StepTimes& times, Lock& lock);
   void begin_recording(bool sample = false);
   // Sizes change from step to step: vary.cpp.
   void watch_op(std::span<const Use> uses, std::span<Record* const> outputs, Lock& lock);
   void join_course(Repertoire::Found found);
   void find_away();
-  void end_varying_step(const std::vector<Nanos>& durations, Lock& lock);
+  void end_varying_step(const StepTimes& times, Lock& lock);
   void do_later(Study::Job job, Lock& lock);
-  void learn(std::shared_ptr<RecordedSteps> steps, const std::vector<Nanos>& durations, Lock& lock);
+  void learn(std::shared_ptr<RecordedSteps> steps, const StepTimes& times, Lock& lock);
   void remember_later(std::shared_ptr<const RecordedSteps> steps, Lock& lock);
   void take_lessons(Lock& lock);
   void plan_for_sizes(Lock& lock);

@@ -168,7 +168,7 @@ void Engine::note_step_op(const OpNote& note, OpKey key) {
   tape_.op(told);
 }
 
-void Engine::steer_end_step(const std::vector<Nanos>& durations, Lock& lock) {
+void Engine::steer_end_step(const StepTimes& times, Lock& lock) {
   const bool measured = std::exchange(retimes_, false);
   let_outliving_go(std::numeric_limits<std::size_t>::max());
   if (!plans()) return;
@@ -178,7 +178,7 @@ void Engine::steer_end_step(const std::vector<Nanos>& durations, Lock& lock) {
     planner_.wait_for_first(kMostWait);
   }
   take_lessons(lock);
-  if (repertoire_.varies()) return end_varying_step(durations, lock);
+  if (repertoire_.varies()) return end_varying_step(times, lock);
   if (course_.script) {
     const bool followed = course_.on && course_.next == course_.script->op_count();
     course_.missed = followed ? 0 : course_.missed + 1;
@@ -188,13 +188,13 @@ void Engine::steer_end_step(const std::vector<Nanos>& durations, Lock& lock) {
     const bool host_late = course_.near_end && device_.query(*course_.near_end);
     course_.stride.note_step(followed && course_.surprises == 0, !planner_.busy(), host_late, [&] { return settled_now(lock); });
     follow_lateness(followed && course_.surprises == 0);
-    if (measured && followed && course_.surprises == 0) retime(durations, lock);
+    if (measured && followed && course_.surprises == 0) retime(times.now, lock);
     if (course_.missed >= kMostMissed) course_.set(nullptr);
   }
   if (recorder_.on_planned_step() && !course_.script) recorded_time_ = settled_now(lock) - recorded_from_;
   const Nanos begin = device_.now();
   if (recorder_.end_step()) {
-    auto steps = with_times(recorder_.take(), durations);
+    auto steps = with_times(recorder_.take(), times.now);
     learn(steps, {}, lock);
     if (recorded_ || steps->sample) {  // it may show that sizes change, which the next step needs to know
       lock.unlock();

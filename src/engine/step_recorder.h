@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <unordered_map>
 #include <vector>
 
@@ -27,6 +28,14 @@ struct RecordedSteps {
   bool sample = false;              // there is no first step
   std::vector<Nanos> lean;          // of the same ops: as in PlanRequest
   std::vector<bool> timed;          // of the same ops: the device measures it
+};
+
+// What the measured ops of a step took on the device, in order: known already, or to be asked for on a thread that may wait for the
+// device.
+struct StepTimes {
+  std::vector<Nanos> now;
+  std::function<std::vector<Nanos>()> later = {};
+  [[nodiscard]] std::vector<Nanos> get() const { return later ? later() : now; }
 };
 
 // `durations`: of those ops that the device times, in order; the others take none of its time. Where these are not all of them,

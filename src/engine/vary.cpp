@@ -48,7 +48,7 @@ void Engine::join_course(Repertoire::Found found) {
   }
 }
 
-void Engine::end_varying_step(const std::vector<Nanos>& durations, Lock& lock) {
+void Engine::end_varying_step(const StepTimes& times, Lock& lock) {
   const Nanos begin = device_.now();
   const bool followed = course_.script && course_.on && course_.next == course_.script->op_count();
   if (course_.script) {
@@ -57,7 +57,7 @@ void Engine::end_varying_step(const std::vector<Nanos>& durations, Lock& lock) {
     repertoire_.note_course(followed);
   }
   ++stats_.varying_steps;
-  if (recorder_.end_step()) learn(std::make_shared<RecordedSteps>(recorder_.take()), durations, lock);
+  if (recorder_.end_step()) learn(std::make_shared<RecordedSteps>(recorder_.take()), times, lock);
   take_lessons(lock);
   if (!recorder_.on() && repertoire_.wants_samples(/*strayed=*/course_.script && !followed)) begin_recording(/*sample=*/true);
   plan_for_sizes(lock);
@@ -79,9 +79,9 @@ void Engine::do_later(Study::Job job, Lock& lock) {
   lock.lock();
 }
 
-void Engine::learn(std::shared_ptr<RecordedSteps> steps, const std::vector<Nanos>& durations, Lock& lock) {
-  do_later([this, steps = std::move(steps), durations] {
-    set_times(*steps, durations);
+void Engine::learn(std::shared_ptr<RecordedSteps> steps, const StepTimes& times, Lock& lock) {
+  do_later([this, steps = std::move(steps), times] {
+    set_times(*steps, times.get());
     auto lesson = repertoire_.study(steps);
     Lock lock(mutex_);
     if (lesson) lessons_.push_back(std::move(*lesson));

@@ -1,7 +1,6 @@
 #include "forecast/correction.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace spillway {
 
@@ -11,8 +10,7 @@ constexpr double kMost = 8;  // either way: beyond that something else was measu
 
 }  // namespace
 
-void Correction::correct(std::span<const Nanos> measured) {
-  const std::vector<Expected> expected = std::exchange(expected_, {});
+void Correction::correct(std::span<const Expected> expected, std::span<const Nanos> measured) {
   if (measured.size() != expected.size()) return;
   for (std::size_t i = 0; i < expected.size(); ++i) {
     if (expected[i].estimated <= 0_ns) continue;

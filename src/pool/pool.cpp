@@ -34,12 +34,12 @@ std::optional<Window> Pool::find_window(Bytes size, const std::function<double(C
   SPILLWAY_ENSURE(size > Bytes{}, "a request has a size");
   return spillway::find_window(books_->space, books_->slabs, size, books_->room(), cost);
 }
-std::optional<Remap> Pool::plan_remap(Bytes size) const {
+std::optional<Remap> Pool::plan_remap(Bytes size, StreamId on) const {
   SPILLWAY_ENSURE(size > Bytes{}, "a request has a size");
-  return spillway::plan_remap(books_->space, size, books_->room());
+  return spillway::plan_remap(books_->space, size, books_->room(), on);
 }
-std::optional<Remap> Pool::find_donors(Bytes size, Range keep) const {
-  return spillway::find_donors(books_->space, size, keep);
+std::optional<Remap> Pool::find_donors(Bytes size, Range keep, StreamId on) const {
+  return spillway::find_donors(books_->space, size, keep, on);
 }
 std::vector<Range> Pool::trim() { return books_->trim(); }
 std::optional<Range> Pool::find_growth() const { return books_->find_growth(); }

@@ -90,6 +90,10 @@ struct Remap {
   std::vector<Range> decommit;  // whole free granules, by address
   Range commit;                 // whole granules without memory; at least as long as the decommitted ones together
   std::vector<Tick> wait_for;   // the host must see these done before it decommits
+  // Where memory moves while it is in use: what is to be waited for in each of the decommitted ranges; and, for apply_remap, in what
+  // is committed, so that whoever gets it is ordered after that.
+  std::vector<std::vector<Tick>> in_use = {};
+  std::vector<Tick> uses = {};
 };
 
 struct PoolStats {
@@ -161,13 +165,13 @@ class Pool {
 
   // When free bytes suffice but no hole does. Empty when even that cannot serve the size; a plan with nothing in it
   // when try_allocate serves it already. Looks for one stretch without memory and the free chunks beside it, commits as
-  // few bytes as possible, takes complete granules before those that need `wait_for`, lowest address first.
+  // few bytes as possible, takes granules first that stream `on` can use without a wait, complete ones before others, lowest address first.
   // `apply_remap` changes the books, and must come before any other change; then try_allocate serves the size. The
   // device must do its part before the next grant is used.
-  [[nodiscard]] std::optional<Remap> plan_remap(Bytes size) const;
+  [[nodiscard]] std::optional<Remap> plan_remap(Bytes size, StreamId on = {}) const;
   void apply_remap(const Remap& remap);
   // Free granules outside `keep` that can give up so many bytes, taken in the same order; without a `commit`. Empty: too few.
-  [[nodiscard]] std::optional<Remap> find_donors(Bytes size, Range keep) const;
+  [[nodiscard]] std::optional<Remap> find_donors(Bytes size, Range keep, StreamId on = {}) const;
 
   // One granule without memory, the lowest outside the placed part, if the limit allows one more: `apply_remap` with it as
   // `commit` adds it as free memory.

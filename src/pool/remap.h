@@ -14,12 +14,14 @@ namespace spillway {
 struct FreeGranule {
   Bytes begin;
   int waits = 0;
+  int foreign = 0;           // of those: that stream `on` would have to wait for
+  std::uint64_t latest = 0;  // of the foreign ones: a stream reaches its ticks in order
 };
-[[nodiscard]] std::vector<FreeGranule> free_granules(const Space& space);
+[[nodiscard]] std::vector<FreeGranule> free_granules(const Space& space, StreamId on = {});
 
 // As Pool::plan_remap; `room`: how far committed bytes may still grow.
-[[nodiscard]] std::optional<Remap> plan_remap(const Space& space, Bytes size, Bytes room);
+[[nodiscard]] std::optional<Remap> plan_remap(const Space& space, Bytes size, Bytes room, StreamId on);
 // As Pool::find_donors.
-[[nodiscard]] std::optional<Remap> find_donors(const Space& space, Bytes size, Range keep);
+[[nodiscard]] std::optional<Remap> find_donors(const Space& space, Bytes size, Range keep, StreamId on);
 
 }  // namespace spillway

@@ -84,7 +84,7 @@ void Space::settle(ChunkId id) {
   release(id);
 }
 
-ChunkId Space::commit(ChunkId hole, Range range) {
+ChunkId Space::commit(ChunkId hole, Range range, std::span<const Tick> uses) {
   SPILLWAY_ENSURE(chunks_.is(hole, ChunkState::hole) && chunks_[hole].range().contains(range),
                   "committed where a hole is");
   drop_hole(hole);
@@ -96,6 +96,7 @@ ChunkId Space::commit(ChunkId hole, Range range) {
   if (range.end < chunks_[hole].end()) holes_.push_back(chunks_.split(hole, range.length()));
   forget_runs_beside(hole);
   chunks_[hole].state = ChunkState::free;
+  syncs_.assign(chunks_[hole].uses, uses);
   insert(hole);
   note_run(hole);
   return hole;

@@ -61,8 +61,8 @@ class Space {
   // Merges a free chunk with its neighbours where the law says so.
   void settle(ChunkId id);
 
-  // Granules of a hole become a free chunk of their own, not merged yet.
-  [[nodiscard]] ChunkId commit(ChunkId hole, Range range);
+  // Granules of a hole become a free chunk of their own with these last uses, not merged yet.
+  [[nodiscard]] ChunkId commit(ChunkId hole, Range range, std::span<const Tick> uses = {});
   // Free granules become a hole. `from`: a linked chunk that begins at or below the range. Returns the hole.
   ChunkId decommit(ChunkId from, Range range);
 

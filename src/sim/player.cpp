@@ -68,7 +68,7 @@ void Player::end_step() {
     else bury(place);
   }
   records_ = std::move(next);
-  engine_.end_step(std::exchange(measured_, {}));
+  engine_.end_step({.now = std::exchange(measured_, {})});
   meter_.mark(Spent::host);
   meter_.read(/*all=*/true);
 }

@@ -78,13 +78,28 @@ void Adapter::waited_for_memory() {
   if (options_.clock) options_.clock->restart();
 }
 
-void Adapter::end_step() {
-  const std::vector<Nanos> durations = options_.clock ? options_.clock->read() : std::vector<Nanos>{};
-  if (options_.roofline) {
+// Reading times waits for the last op and takes milliseconds, in which a device that has nothing else to do stands still.
+StepTimes Adapter::take_times() {
+  OpClock::Reading reading = options_.clock ? options_.clock->take() : nullptr;
+  bool later = false;
+  std::vector<Correction::Expected> expected;
+  {
     const auto lock = engine_.lock();
-    options_.roofline->correct(durations);
+    later = engine_.takes_times_later();
+    if (options_.roofline) expected = options_.roofline->take_expected();
   }
-  engine_.end_step(durations);
+  if (!reading) return {};
+  const auto read = [this, reading = std::move(reading), expected = std::move(expected)] {
+    std::vector<Nanos> times = reading();
+    const auto lock = engine_.lock();
+    if (options_.roofline) options_.roofline->correct(expected, times);
+    return times;
+  };
+  return later ? StepTimes{.now = {}, .later = read} : StepTimes{.now = read()};
+}
+
+void Adapter::end_step() {
+  engine_.end_step(take_times());
   if (!options_.clock || records_graph()) return;
   const auto lead = [&] { const auto lock = engine_.lock(); return engine_.wanted_lead(); }();
   if (lead > 0_ns) options_.clock->hold_back(lead);

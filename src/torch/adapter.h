@@ -91,6 +91,7 @@ class Adapter final : public Owner {
   void end_pause(void* held) override;
 
  private:
+  [[nodiscard]] StepTimes take_times();
   void leave_stand_in(Record& record, Whereabouts now);
 
   std::unique_ptr<Device> device_;

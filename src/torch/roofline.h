@@ -7,6 +7,7 @@
 #pragma once
 
 #include <span>
+#include <vector>
 
 #include "base/units.h"
 #include "forecast/correction.h"
@@ -36,7 +37,8 @@ class Roofline {
   [[nodiscard]] Nanos estimate_pass(const TorchRecipe& recipe, Bytes made) const;
   // An operator is being measured; null: one that has no recipe.
   void expect(const TorchRecipe* recipe, Bytes made);
-  void correct(std::span<const Nanos> measured) { correction_.correct(measured); }
+  [[nodiscard]] std::vector<Correction::Expected> take_expected() { return correction_.take_expected(); }
+  void correct(std::span<const Correction::Expected> expected, std::span<const Nanos> measured) { correction_.correct(expected, measured); }
 
  private:
   Rates rates_;

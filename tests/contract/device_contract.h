@@ -19,6 +19,7 @@
 
 #include "base/error.h"
 #include "contract/device_contract_limits.h"
+#include "contract/device_contract_moves.h"
 #include "contract/device_subject.h"
 
 namespace spillway {

@@ -48,6 +48,34 @@ bool CardArena::try_commit(Range range) {
 
 void CardArena::decommit(Range range) { check_cuda("cuMemUnmap", unmap(range)); }
 
+void CardArena::map_again(std::span<const Range> to, std::span<const Range> from) {
+  auto source = from.begin();
+  Bytes at = source->begin;
+  CUresult result = CUDA_SUCCESS;
+  Bytes mapped_end;
+  auto into = to.begin();
+  for (; into != to.end() && result == CUDA_SUCCESS; ++into) {
+    for (mapped_end = into->begin; mapped_end < into->end; mapped_end += granule_, at += granule_) {
+      if (at == source->end) at = (++source)->begin;
+      if ((result = map_granule_again(mapped_end, at)) != CUDA_SUCCESS) break;
+    }
+    if (result == CUDA_SUCCESS) result = allow_access(*into);
+  }
+  if (result == CUDA_SUCCESS) return;
+  if (const Range last{(--into)->begin, mapped_end}; !last.empty()) (void)unmap(last);
+  while (into != to.begin()) (void)unmap(*--into);
+  fail_cuda("mapping device memory again", result);
+}
+
+CUresult CardArena::map_granule_again(Bytes to, Bytes from) {
+  CUmemGenericAllocationHandle memory = 0;
+  CUresult result = cuda_driver().cuMemRetainAllocationHandle(&memory, reinterpret_cast<void*>(address(from)));
+  if (result != CUDA_SUCCESS) return result;
+  result = cuda_driver().cuMemMap(address(to), static_cast<std::size_t>(granule_.count), 0, memory, 0);
+  cuda_driver().cuMemRelease(memory);
+  return result;
+}
+
 CUresult CardArena::map_granules(Range range, Bytes& mapped_end) {
   const CUmemAllocationProp properties = allocation_on(card_);
   const auto granule = static_cast<std::size_t>(granule_.count);

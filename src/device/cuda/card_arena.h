@@ -12,6 +12,8 @@
 
 #include <cuda.h>
 
+#include <span>
+
 #include "base/range.h"
 
 namespace spillway {
@@ -26,6 +28,9 @@ class CardArena {
   // False when the card has no memory for it.
   [[nodiscard]] bool try_commit(Range range);
   void decommit(Range range);
+  // What is behind `from` is behind `to`, too, which has no memory and is as long. Until `from` is decommitted both addresses lead to it;
+  // work is ordered between them as between any two uses of memory. Microseconds a granule: nothing is allocated and nobody waited for.
+  void map_again(std::span<const Range> to, std::span<const Range> from);
 
   [[nodiscard]] CUdeviceptr address(Bytes offset) const { return base_ + static_cast<CUdeviceptr>(offset.count); }
 
@@ -34,6 +39,7 @@ class CardArena {
 
  private:
   [[nodiscard]] CUresult map_granules(Range range, Bytes& mapped_end);
+  [[nodiscard]] CUresult map_granule_again(Bytes to, Bytes from);
   [[nodiscard]] CUresult allow_access(Range range);
   [[nodiscard]] CUresult unmap(Range range);
 

@@ -11,6 +11,7 @@
 #include "device/cuda/driver.h"
 #include "device/cuda/file_route.h"
 #include "device/cuda/host_work.h"
+#include "device/cuda/old_addresses.h"
 #include "device/cuda/pinned_arena.h"
 #include "device/cuda/stream_table.h"
 #include "device/ledger.h"
@@ -96,11 +97,13 @@ struct CudaDevice::Card {
   std::unique_ptr<PinnedArena> pinned;
   std::unique_ptr<FileRoute> file;
   StreamTable streams;
+  OldAddresses old_addresses;
 };
 
 // What is enqueued anywhere may still touch the arenas, so the card comes to rest first. Members go in the context.
 CudaDevice::Card::~Card() {
   cuda_driver().cuCtxSynchronize();
+  if (memory) old_addresses.clear_all(*memory);
   Ledger& books_of_card = ledger(Tier::device);
   for (Bytes at; books_of_card.committed() > 0_B; at += facts.granule) {
     const Range granule{at, at + facts.granule};
@@ -128,7 +131,9 @@ void CudaDevice::Card::reserve(Tier tier, Bytes size) {
 
 bool CudaDevice::Card::try_commit(Tier tier, Range range) {
   switch (tier) {
-    case Tier::device: return memory->try_commit(range);
+    case Tier::device:
+      old_addresses.clear(*memory, streams, range);
+      return memory->try_commit(range);
     case Tier::host: return pinned->try_commit(range);
     case Tier::file: return file->try_commit(range);
   }
@@ -137,7 +142,9 @@ bool CudaDevice::Card::try_commit(Tier tier, Range range) {
 
 void CudaDevice::Card::decommit(Tier tier, Range range) {
   switch (tier) {
-    case Tier::device: return memory->decommit(range);
+    case Tier::device:
+      old_addresses.clear(*memory, streams);
+      return memory->decommit(range);
     case Tier::host: return pinned->decommit(range);
     case Tier::file: return file->decommit(range);
   }
@@ -256,6 +263,23 @@ void CudaDevice::decommit(Tier tier, Range range) {
   card_->decommit(tier, range);
   const std::lock_guard lock(card_->books);
   card_->ledger(tier).decommit(range);
+}
+
+// The books follow: nobody else may commit or decommit in the tier meanwhile (Arena).
+bool CudaDevice::try_move(Tier tier, std::span<const Range> to, std::span<const Range> from, std::span<const Tick> in_use) {
+  if (tier != Tier::device) return false;
+  const CudaScope scope(card_->context.handle);
+  Ledger changed = [&] {
+    const std::lock_guard lock(card_->books);
+    return card_->ledger(tier);
+  }();
+  changed.move(to, from);
+  for (const Range range : to) card_->old_addresses.clear(*card_->memory, card_->streams, range);
+  card_->memory->map_again(to, from);
+  card_->old_addresses.add(from, in_use);
+  const std::lock_guard lock(card_->books);
+  card_->ledger(tier).move(to, from);
+  return true;
 }
 
 Bytes CudaDevice::committed(Tier tier) const {

@@ -6,6 +6,9 @@
 //
 //   free memory told by the driver + committed(device) == constant, as long as nobody else allocates
 //
+// Memory moves to other addresses without waiting for whoever uses it: it is mapped there as well, and unmapped from the old ones
+// when their uses are done (old_addresses.h).
+//
 // Where this is slower or wider than Device promises: decommitting a part of a host slab waits for the card; a failed
 // file copy fails query and synchronize on every stream of the device. Ticks of adopted streams carry no time unless
 // asked for (record_timed, or time_adopted for all). No CUDA header is needed to use this one, and no driver to load it.
@@ -66,6 +69,7 @@ class CudaDevice final : public Device {
   void reserve(Tier tier, Bytes size) override;
   [[nodiscard]] bool try_commit(Tier tier, Range range) override;
   void decommit(Tier tier, Range range) override;
+  [[nodiscard]] bool try_move(Tier tier, std::span<const Range> to, std::span<const Range> from, std::span<const Tick> in_use) override;
   [[nodiscard]] Bytes committed(Tier tier) const override;
   [[nodiscard]] std::byte* address(Tier tier, Bytes offset) const override;
   [[nodiscard]] StreamId open_stream() override;

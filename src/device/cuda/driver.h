@@ -19,7 +19,7 @@
   DO(cuDevicePrimaryCtxRetain) DO(cuDevicePrimaryCtxRelease)                                                  \
   DO(cuCtxGetCurrent) DO(cuCtxPushCurrent) DO(cuCtxPopCurrent) DO(cuCtxSynchronize)                           \
   DO(cuMemGetInfo) DO(cuMemGetAllocationGranularity) DO(cuMemAddressReserve) DO(cuMemAddressFree)             \
-  DO(cuMemCreate) DO(cuMemRelease) DO(cuMemMap) DO(cuMemUnmap) DO(cuMemSetAccess)                             \
+  DO(cuMemCreate) DO(cuMemRelease) DO(cuMemMap) DO(cuMemUnmap) DO(cuMemSetAccess) DO(cuMemRetainAllocationHandle) \
   DO(cuMemHostRegister) DO(cuMemHostUnregister) DO(cuMemHostAlloc) DO(cuMemFreeHost)                          \
   DO(cuMemcpyHtoDAsync) DO(cuMemcpyDtoHAsync) DO(cuMemcpyDtoDAsync) DO(cuMemsetD8Async) DO(cuLaunchHostFunc)  \
   DO(cuStreamCreate) DO(cuStreamDestroy) DO(cuStreamWaitEvent)                                                \

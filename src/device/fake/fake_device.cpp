@@ -42,6 +42,14 @@ void FakeDevice::decommit(Tier tier, Range range) {
   ledger(tier).decommit(range);
 }
 
+bool FakeDevice::try_move(Tier tier, std::span<const Range> to, std::span<const Range> from, std::span<const Tick> in_use) {
+  const std::lock_guard lock(mutex_);
+  for (const Tick tick : in_use) check_tick(tick);
+  ledger(tier).move(to, from);
+  if (races_) races_->move(tier, to, from);
+  return true;
+}
+
 Bytes FakeDevice::committed(Tier tier) const {
   const std::lock_guard lock(mutex_);
   return ledgers_[static_cast<std::size_t>(tier)].committed();

@@ -37,6 +37,7 @@ class FakeDevice final : public Device {
   void reserve(Tier tier, Bytes size) override;
   [[nodiscard]] bool try_commit(Tier tier, Range range) override;
   void decommit(Tier tier, Range range) override;
+  [[nodiscard]] bool try_move(Tier tier, std::span<const Range> to, std::span<const Range> from, std::span<const Tick> in_use) override;
   [[nodiscard]] Bytes committed(Tier tier) const override;
   [[nodiscard]] std::byte* address(Tier tier, Bytes offset) const override;
 

@@ -115,4 +115,30 @@ void Races::forget(Tier tier, Range range) {
   segments.erase(first, last);
 }
 
+void Races::move(Tier tier, std::span<const Range> to, std::span<const Range> from) {
+  Segments& segments = tiers_[static_cast<std::size_t>(tier)];
+  auto into = to.begin();
+  Bytes at = into->begin;
+  for (Range left : from) {
+    while (!left.empty()) {
+      if (at == into->end) at = (++into)->begin;
+      const Bytes length = std::min(left.length(), into->end - at);
+      move(segments, at, {left.begin, left.begin + length});
+      left.begin += length;
+      at += length;
+    }
+  }
+}
+
+void Races::move(Segments& segments, Bytes to, Range from) {
+  split(segments, from.begin);
+  split(segments, from.end);
+  for (auto it = segments.lower_bound(from.begin); it != segments.end() && it->first < from.end; it = segments.lower_bound(from.begin)) {
+    auto moved = segments.extract(it);
+    moved.key() += to - from.begin;
+    moved.mapped().end += to - from.begin;
+    segments.insert(std::move(moved));
+  }
+}
+
 }  // namespace spillway

@@ -36,6 +36,8 @@ class Races {
   void host_saw(Tick tick);
   // The host gives the memory back: everything that touched it must be known to it as done.
   void forget(Tier tier, Range range);
+  // The same memory has other addresses: what touched it before counts there.
+  void move(Tier tier, std::span<const Range> to, std::span<const Range> from);
 
  private:
   using Clock = std::vector<std::uint64_t>;  // [stream]: how many of its pieces of work come before
@@ -53,6 +55,7 @@ class Races {
   static void join(Clock& into, const Clock& other);
   static bool is_before(Access access, const Clock& clock);
   static void split(Segments& segments, Bytes at);
+  static void move(Segments& segments, Bytes to, Range from);
   void check(const MemoryUse& use, const Segment& segment, Bytes begin, std::uint32_t stream) const;
   void touch(const MemoryUse& use, std::uint32_t stream);
   static void note(Segment& segment, const MemoryUse& use, Access access);

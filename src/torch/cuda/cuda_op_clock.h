@@ -1,4 +1,4 @@
-// OpClock by CUDA events, two an operator, kept from step to step. From any thread: the first to start after a read is the
+// OpClock by CUDA events, two an operator, kept from step to step. From any thread: the first to start after a take is the
 // one that is measured, since pairs of several would be mixed up.
 //
 // Note [When the host is late]
@@ -10,6 +10,7 @@
 #include <cuda_runtime_api.h>
 
 #include <chrono>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -21,26 +22,35 @@ namespace spillway {
 class CudaOpClock final : public OpClock {
  public:
   explicit CudaOpClock(int card) : card_(card) {}
-  ~CudaOpClock() override;
-  CudaOpClock(const CudaOpClock&) = delete;
-  CudaOpClock& operator=(const CudaOpClock&) = delete;
 
   [[nodiscard]] bool start() override;
   void stop() override;
   void restart() override;
   void hold_back(Nanos time) override;
-  [[nodiscard]] std::vector<Nanos> read() override;
+  [[nodiscard]] Reading take() override;
 
  private:
-  void record();
-  [[nodiscard]] Nanos between(std::size_t first, std::size_t second) const;
+  // Of one step.
+  struct Marks {
+    Marks() = default;
+    ~Marks();
+    Marks(const Marks&) = delete;
+    Marks& operator=(const Marks&) = delete;
+    [[nodiscard]] Nanos between(std::size_t first, std::size_t second) const;
+    [[nodiscard]] std::vector<Nanos> read(int card) const;
 
-  int card_;
-  std::mutex mutex_;      // guards what is below
+    std::vector<cudaEvent_t> events;
+    std::vector<std::chrono::steady_clock::time_point> host;  // when they were recorded
+    std::size_t used = 0;
+  };
+
+  void record();
+
+  const int card_;
+  std::mutex mutex_;       // guards what is below
   std::thread::id whose_;  // none: nobody has started
-  std::vector<cudaEvent_t> events_;
-  std::vector<std::chrono::steady_clock::time_point> host_;  // when they were recorded
-  std::size_t used_ = 0;
+  std::shared_ptr<Marks> marks_ = std::make_shared<Marks>();
+  std::vector<std::shared_ptr<Marks>> others_;  // of steps before; whose nobody else holds can be used again
 };
 
 }  // namespace spillway

@@ -271,6 +271,14 @@ CUresult cuMemMap(CUdeviceptr address, std::size_t size, std::size_t, CUmemGener
   ++machine().physical.at(memory).holders;
   return CUDA_SUCCESS;
 }
+CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* memory, void* address) {
+  const std::lock_guard lock(machine().mutex);
+  const auto found = machine().mapped.find(reinterpret_cast<CUdeviceptr>(address));
+  if (found == machine().mapped.end()) return CUDA_ERROR_INVALID_VALUE;
+  *memory = found->second.memory;
+  ++machine().physical.at(*memory).holders;
+  return CUDA_SUCCESS;
+}
 CUresult cuMemSetAccess(CUdeviceptr address, std::size_t size, const CUmemAccessDesc*, std::size_t) {
   return mprotect(pointer(address), size, PROT_READ | PROT_WRITE) == 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }

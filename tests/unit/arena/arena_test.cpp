@@ -26,6 +26,7 @@ class MoodyDevice final : public Device {
  public:
   bool refuses = false;
   bool broken = false;
+  bool moves = false;
   std::function<void()> while_committing;
   FakeDevice card{small_card(), {.detect_races = true}};
 
@@ -36,6 +37,9 @@ class MoodyDevice final : public Device {
     return !refuses && card.try_commit(tier, range);
   }
   void decommit(Tier tier, Range range) override { card.decommit(tier, range); }
+  [[nodiscard]] bool try_move(Tier tier, std::span<const Range> to, std::span<const Range> from, std::span<const Tick> in_use) override {
+    return moves && card.try_move(tier, to, from, in_use);
+  }
   [[nodiscard]] Bytes committed(Tier tier) const override { return card.committed(tier); }
   [[nodiscard]] std::byte* address(Tier tier, Bytes offset) const override { return card.address(tier, offset); }
   [[nodiscard]] StreamId open_stream() override { return card.open_stream(); }
@@ -171,6 +175,26 @@ TEST_F(ArenaTest, MovesFreeGranulesTogetherWhenBytesSufficeAndNoHoleDoes) {
   use(large, b);
   EXPECT_EQ(device.committed(Tier::device), 4_MiB);
   EXPECT_FALSE(large.range.overlaps(blocks[1].range) || large.range.overlaps(blocks[3].range));
+  expect_books_match_the_device();
+}
+
+// |a|b|c|d|   b and d are still written on one stream when another wants two granules in one piece
+TEST_F(ArenaTest, MovesGranulesThatAreStillInUseWithoutWaitingWhereTheDeviceCan) {
+  device.moves = true;
+  const StreamId first = device.open_stream(), second = device.open_stream();
+  std::vector<Block> blocks;
+  for (int i = 0; i < 4; ++i) blocks.push_back(allocate(1_MiB, first));
+  for (const int at : {1, 3}) arena.free(blocks[static_cast<std::size_t>(at)], use(blocks[static_cast<std::size_t>(at)], first));
+  const Nanos before = device.now();
+
+  const Block both = allocate(2_MiB, second);
+  EXPECT_LT(device.now() - before, 1_ms);  // of the virtual clock: nobody waited for the kernels
+  EXPECT_EQ(arena.remaps(), 1);
+  expect_books_match_the_device();
+  (void)use(both, second);  // ordered after them, or this is a race
+
+  arena.free(both, device.record(second));
+  EXPECT_EQ(arena.trim(/*wait=*/true), 2_MiB);
   expect_books_match_the_device();
 }
 

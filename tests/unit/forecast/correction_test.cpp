@@ -16,7 +16,7 @@ TEST(Correction, MeasuredOpsTeachTheFactorOfTheirKind) {
   correction.expect(kNorm, 10_ns);
   correction.expect(kProduct, 100_ns);
   correction.expect(kNorm, 30_ns);
-  correction.correct(std::array{40_ns, 50_ns, 80_ns});
+  correction.correct(correction.take_expected(), std::array{40_ns, 50_ns, 80_ns});
 
   EXPECT_DOUBLE_EQ(correction.factor(kNorm), 3);
   EXPECT_DOUBLE_EQ(correction.factor(kProduct), 0.5);
@@ -25,27 +25,38 @@ TEST(Correction, MeasuredOpsTeachTheFactorOfTheirKind) {
 TEST(Correction, TimesOfOtherOpsTeachNothing) {
   Correction correction;
   correction.expect(kNorm, 10_ns);
-  correction.correct(std::array{40_ns, 50_ns});
+  correction.correct(correction.take_expected(), std::array{40_ns, 50_ns});
   EXPECT_EQ(correction.factor(kNorm), 1);
 
   correction.expect(kNorm, 10_ns);
-  correction.correct(std::array{20_ns});
+  correction.correct(correction.take_expected(), std::array{20_ns});
   EXPECT_DOUBLE_EQ(correction.factor(kNorm), 2);
 }
 
 TEST(Correction, WhatNobodyEstimatedTeachesNothing) {
   Correction correction;
   correction.expect(kNorm, 0_ns);
-  correction.correct(std::array{40_ns});
+  correction.correct(correction.take_expected(), std::array{40_ns});
 
   EXPECT_EQ(correction.factor(kNorm), 1);
+}
+
+TEST(Correction, WhatIsToldBeforeTheTimesComeIsNotMixedUpWithThem) {
+  Correction correction;
+  correction.expect(kNorm, 10_ns);
+  const auto expected = correction.take_expected();
+  correction.expect(kProduct, 10_ns);
+  correction.correct(expected, std::array{40_ns});
+
+  EXPECT_DOUBLE_EQ(correction.factor(kNorm), 4);
+  EXPECT_EQ(correction.factor(kProduct), 1);
 }
 
 TEST(Correction, HasBounds) {
   Correction correction;
   correction.expect(kNorm, 1_ns);
   correction.expect(kProduct, 1000_ns);
-  correction.correct(std::array{1000_ns, 0_ns});
+  correction.correct(correction.take_expected(), std::array{1000_ns, 0_ns});
 
   EXPECT_EQ(correction.factor(kNorm), 8);
   EXPECT_EQ(correction.factor(kProduct), 1.0 / 8);
