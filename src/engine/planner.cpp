@@ -79,6 +79,7 @@ void Planner::wait() {
 
 void Planner::run(std::stop_token stop) {
   leave_signals_to_others();
+  give_way_to_others();
   for (;;) {
     std::unique_lock lock(mutex_);
     if (!changed_.wait(lock, stop, [this] { return task_.has_value(); })) return;

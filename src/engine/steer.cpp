@@ -348,9 +348,10 @@ void Engine::follow_lateness(bool as_planned) {
   if (!leads.looks_at() && course_.stride.settled()) leads.look_at(step_);
 }
 
-// The plan fits by bytes and yet somebody had to leave unasked: memory nobody planned for.
+// The plan fits by bytes and yet somebody had to leave unasked: memory nobody planned for. Where it does not, somebody has to
+// in every step, and a plan for less would only lack more.
 void Engine::plan_with_more_slack() {
-  if (slack_ >= kMostSlack || planner_.busy() || !recorded_) return;
+  if (slack_ >= kMostSlack || planner_.busy() || !recorded_ || course_.promise.over > 0_B) return;
   ++slack_;
   start_planning(SearchFrom::choices, /*outdated=*/false);
 }

@@ -166,6 +166,43 @@ TEST(SimulateByHand, WhatNobodyWritesLeavesFreeByAPlanAsWell) {
   for (const SimStep& step : result.steps) EXPECT_EQ(step.surprises, 0);
 }
 
+// A gradient is read for the last time and lives on until the next step begins; no plan lets such a one go, and beside it there
+// is no room for the op after.
+//
+//   op           make   read   large  last
+//   parameter     r      .      .      r     10 MiB
+//   gradient      w      r      <------->    10 MiB
+//   large                      w             15 MiB, budget 22
+Trace gradient_lives_on() {
+  StepMaker maker;
+  maker.birth("parameter", 10_MiB, StorageKind::parameter);
+  for (int step = 0; step < 3; ++step) {
+    maker.begin();
+    if (step > 0) maker.death("gradient");
+    maker.birth("gradient", 10_MiB);
+    maker.op("make", {.in = {"parameter"}, .out = {"gradient"}, .takes = 10_ms, .replayable = false});
+    maker.op("read", {.in = {"gradient"}, .takes = 10_ms});
+    maker.birth("large", 15_MiB);
+    maker.op("large", {.out = {"large"}, .takes = 10_ms});
+    maker.death("large");
+    maker.op("last", {.write = {"parameter"}, .takes = 10_ms});
+    maker.end();
+  }
+  return maker.trace();
+}
+
+TEST(SimulateByHand, APlanThatLacksMemoryIsNotMadeForEvenLess) {
+  const SimResult result = simulate(gradient_lives_on(), {.card = card_with_a_plain_link(), .budget = 22_MiB, .policy = "hybrid", .steps = 12});
+  ASSERT_EQ(result.steps.size(), 12u);
+  EXPECT_EQ(result.stats.violations, 0);
+  const SimStep& last = result.steps.back();
+  ASSERT_TRUE(last.planned);
+  EXPECT_GT(last.surprises, 0);
+  EXPECT_GT(last.predicted.over, 3_MiB);
+  const auto first = std::ranges::find_if(result.steps, &SimStep::planned);
+  EXPECT_EQ(last.predicted.over, first->predicted.over);
+}
+
 TEST(SimulateByHand, WhoIsRebuiltForAnotherLeavesAgain) {
   const SimResult result = simulate(testing::chain_step(), {.card = quick_card(), .budget = 88_MiB, .policy = "hybrid", .steps = 8, .places = false});
   const SimStep& last = result.steps.back();
