@@ -223,6 +223,7 @@ std::shared_ptr<Script> PlanWork::write(const PlanRequest& request, const Plan& 
   }
   auto script = std::make_shared<Script>(*task_.steps, step_, plan, request.budget, std::move(places), fetches, /*any_size=*/task_.foreseen != nullptr);
   script->explain(explain(request, plan));
+  if (task_.foreseen) script->spare_in_order(dearest_first(request, plan));
   return script;
 }
 

@@ -257,7 +257,7 @@ Repertoire::Found Repertoire::find_trim(const Made& made, const Signature& at, B
 
 // Where the step is larger than the forecast had it when the script was made, all of the script is needed.
 Repertoire::Found Repertoire::trim(Made& made, const Signature& at, const Liveness& step, Bytes margin, Bytes room) {
-  Reuse reuse = reuse_gaps(step, made.script->gaps(), std::min(room - margin, made.script->peak_beside_gaps()));
+  Reuse reuse = reuse_gaps(step, made.script->gaps(), std::min(room - margin, made.script->peak_beside_gaps()), made.script->spared_in_order());
   if (made.trims.size() == kMostTrims) made.trims.erase(made.trims.begin());
   made.trims.push_back({at, room, reuse.spared});
   return {.script = made.script, .spared = std::move(reuse.spared)};
@@ -287,7 +287,7 @@ Repertoire::Found Repertoire::find_enough(const Kind& kind, const Liveness& step
   for (int tries = 0; next != made.end() && tries < kMostTries; ++next, ++tries) {
     const Script& script = *(*next)->script;
     const Bytes limit = std::min(room, script.peak_beside_gaps());
-    Reuse reuse = reuse_gaps(step, script.gaps(), limit);
+    Reuse reuse = reuse_gaps(step, script.gaps(), limit, script.spared_in_order());
     if (static_cast<double>(reuse.peak.count) > static_cast<double>(limit.count) * kNearlyEnough) continue;
     return {.script = (*next)->script, .reused = true, .spared = std::move(reuse.spared)};
   }

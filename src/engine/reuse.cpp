@@ -44,13 +44,14 @@ Bytes most_of(std::span<const std::int64_t> bytes) { return {bytes.empty() ? 0 :
 
 Bytes peak_beside(const Liveness& step, std::span<const Gap> gaps) { return most_of(bytes_beside(step, gaps)); }
 
-Reuse reuse_gaps(const Liveness& step, std::span<const Gap> gaps, Bytes limit) {
+Reuse reuse_gaps(const Liveness& step, std::span<const Gap> gaps, Bytes limit, std::span<const std::uint32_t> order) {
   std::vector<std::int64_t> bytes = bytes_beside(step, gaps);
   Reuse found{.peak = most_of(bytes), .spared = {}};
   if (found.peak > limit) return found;
   found.spared.resize(gaps.size());
   std::size_t visits = 0;
-  for (std::size_t at = gaps.size(); at-- > 0 && visits < kMostVisits;) {
+  for (std::size_t nth = 0; nth < gaps.size() && visits < kMostVisits; ++nth) {
+    const std::size_t at = order.empty() ? gaps.size() - 1 - nth : order[nth];
     const std::int64_t size = step.storages()[gaps[at].storage].size.count;
     const auto both = stretches_of(gaps[at], step.op_count());
     const auto of = [&](const Stretch& stretch) { return std::span(bytes).subspan(stretch.begin, stretch.end - stretch.begin); };

@@ -5,6 +5,7 @@
 // no more than it leaves at its own.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -21,7 +22,8 @@ struct Reuse {
 // The peak the gaps leave of the step.
 [[nodiscard]] Bytes peak_beside(const Liveness& step, std::span<const Gap> gaps);
 
-// Where the peak is below the limit, gaps are spared as long as it stays there: those that begin last, which relieve least.
-[[nodiscard]] Reuse reuse_gaps(const Liveness& step, std::span<const Gap> gaps, Bytes limit);
+// Where the peak is below the limit, gaps are spared as long as it stays there, in this order; without one those first that begin
+// last, which relieve least.
+[[nodiscard]] Reuse reuse_gaps(const Liveness& step, std::span<const Gap> gaps, Bytes limit, std::span<const std::uint32_t> order = {});
 
 }  // namespace spillway

@@ -50,6 +50,10 @@ class Script {
   // Why each gap's storage leaves: by gap.
   void explain(std::vector<std::string> reasons) { reasons_ = std::move(reasons); }
 
+  // Of a step foreseen: the order in which gaps are spared where less has to leave than was thought. None: the last first.
+  void spare_in_order(std::vector<std::uint32_t> gaps) { spared_in_order_ = std::move(gaps); }
+  [[nodiscard]] std::span<const std::uint32_t> spared_in_order() const { return spared_in_order_; }
+
   [[nodiscard]] std::size_t op_count() const { return keys_.size(); }
   [[nodiscard]] std::uint32_t gap_count() const { return gap_count_; }
   [[nodiscard]] bool is_next(std::size_t op, OpKey key) const { return op < keys_.size() && keys_[op] == (any_size_ ? key.shape : key.sized); }
@@ -111,6 +115,7 @@ class Script {
   std::vector<OpPlace> earliest_;
   std::vector<Bytes> sizes_;
   std::vector<std::string> reasons_;
+  std::vector<std::uint32_t> spared_in_order_;
   Plan plan_;
   Nanos took_;
 };

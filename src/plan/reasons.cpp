@@ -1,5 +1,9 @@
 #include "plan/reasons.h"
 
+#include <algorithm>
+#include <functional>
+#include <numeric>
+
 #include "base/text.h"
 #include "plan/problem.h"
 
@@ -32,6 +36,14 @@ std::string explain_one(const Problem& problem, GapPlace gap, Remedy remedy) {
   return idle + "; out and back takes " + move + (rerun.empty() ? ", and it cannot be made again" : ", making it again " + rerun);
 }
 
+// Nanoseconds a byte.
+double price_of(const Problem& problem, GapPlace gap, Remedy remedy) {
+  const Costs& costs = problem.costs();
+  if (gap == kNoPlace || remedy == Remedy::keep) return 0;
+  if (remedy == Remedy::move) return costs.out_price + costs.in_price;
+  return static_cast<double>(problem.rebuild_time(gap).count) / static_cast<double>(std::max(problem.size(gap), 1_B).count);
+}
+
 }  // namespace
 
 std::vector<std::string> explain(const PlanRequest& request, const Plan& plan) {
@@ -42,6 +54,16 @@ std::vector<std::string> explain(const PlanRequest& request, const Plan& plan) {
     reasons.push_back(gap == kNoPlace ? "" : explain_one(problem, gap, planned.remedy));
   }
   return reasons;
+}
+
+std::vector<std::uint32_t> dearest_first(const PlanRequest& request, const Plan& plan) {
+  const Problem problem(request);
+  std::vector<double> prices;
+  for (const PlannedGap& planned : plan.gaps) prices.push_back(price_of(problem, problem.find(planned.gap), planned.remedy));
+  std::vector<std::uint32_t> order(plan.gaps.size());
+  std::iota(order.rbegin(), order.rend(), 0U);
+  std::ranges::stable_sort(order, std::greater{}, [&](std::uint32_t gap) { return prices[gap]; });
+  return order;
 }
 
 }  // namespace spillway

@@ -16,7 +16,7 @@ void add_pending_uses(const Space& space, ChunkId id, StreamId on, FreeGranule& 
   for (const Tick use : space.uses(id)) {
     if (space.clocks().done(use)) continue;
     ++granule.waits;
-    if (on.index < space.clocks().size() && space.clocks().ordered(on, use)) continue;
+    if (on.index >= space.clocks().size() || space.clocks().ordered(on, use)) continue;  // not known: any granule is as good
     ++granule.foreign;
     granule.latest = std::max(granule.latest, use.value);
   }

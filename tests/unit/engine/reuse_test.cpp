@@ -65,6 +65,16 @@ TEST(Reuse, AtASmallerSizeGapsAreSparedAsLongAsItFits) {
   EXPECT_EQ(loose.peak, 3200_KiB);
 }
 
+// Without both gaps 3200 KiB: one of them has to be away, wherever it begins.
+TEST(Reuse, GapsAreSparedInTheOrderAskedFor) {
+  const std::vector<Gap> gaps = gaps_of(step_of(stack_of_three(1_MiB)));
+  const Liveness smaller = step_of(stack_of_three(800_KiB));
+  const Reuse first = reuse_gaps(smaller, gaps, 2500_KiB, std::vector<std::uint32_t>{0, 1});
+
+  EXPECT_EQ(first.spared, (std::vector<bool>{false, true}));  // the first may not be, the second relieves nothing
+  EXPECT_EQ(reuse_gaps(smaller, gaps, 4_MiB, std::vector<std::uint32_t>{0, 1}).spared, (std::vector<bool>{true, true}));
+}
+
 TEST(Reuse, WhatIsNotEnoughSparesNothing) {
   const Liveness step = step_of(stack_of_three(1_MiB));
 

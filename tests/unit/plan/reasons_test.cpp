@@ -44,6 +44,7 @@ TEST(Reasons, TellHowLongNobodyNeedsTheBytesAndWhatEitherRemedyCosts) {
   EXPECT_THAT(explain(request, plan),
               ElementsAre("idle for 12.0 ms; running its ops again takes 2.00 ms, moving it 4.19 ms of the link and 210 us of kernels",
                           "idle for 10.0 ms; out and back takes 4.19 ms of the link and 210 us of kernels, and it cannot be made again"));
+  EXPECT_THAT(dearest_first(request, plan), ElementsAre(0, 1));  // 2 ms of kernels and 0.2 for the same bytes
 }
 
 }  // namespace
