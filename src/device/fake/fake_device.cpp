@@ -44,6 +44,7 @@ void FakeDevice::decommit(Tier tier, Range range) {
 
 bool FakeDevice::try_move(Tier tier, std::span<const Range> to, std::span<const Range> from, std::span<const Tick> in_use) {
   const std::lock_guard lock(mutex_);
+  if (caller_computes_) return false;  // as the host's memory, which it stands for then
   for (const Tick tick : in_use) check_tick(tick);
   ledger(tier).move(to, from);
   if (races_) races_->move(tier, to, from);
