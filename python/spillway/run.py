@@ -130,7 +130,7 @@ class Reporter:
         stats = api.stats()
         self._write(stats, finished=not self._failed, last=True)
         if not self._quiet:
-            print("\r\x1b[2K" * self._live + summary.table(stats), file=sys.stderr, flush=True)
+            print("\r\x1b[2K" * self._live + summary.table(stats | {"finished": not self._failed}), file=sys.stderr, flush=True)
         if self._drawing is not None:
             self._draw(self._drawing)
 

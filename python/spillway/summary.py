@@ -23,7 +23,7 @@ def _budget_rows(stats: dict[str, Any]) -> list[tuple[str, str]]:
         ("budget", _bytes(stats.get("budget_bytes"))),
         ("peak", _bytes(peak)),
         ("plain peak", _bytes(plain) + _share(peak, plain)),
-        ("steps", _steps(stats.get("steps"), "outside this budget")),
+        ("steps", _steps(stats, "outside this budget")),
         ("moved", f"{_bytes(stats.get('moved_out_bytes'))} out, {_bytes(stats.get('moved_in_bytes'))} in"),
         ("recomputed", f"{_count(stats.get('recomputed_ops'))} ops in {_seconds(stats.get('recompute_seconds'))}"),
         ("stalls", _stalls(stats.get("stall_seconds"))),
@@ -41,7 +41,7 @@ def _watching_rows(stats: dict[str, Any]) -> list[tuple[str, str]]:
         ("plain peak", _bytes(stats.get("plain_peak_bytes"))),
         ("floor", _bytes(stats.get("floor_bytes"))),
         ("floor's op", _floor_op(stats.get("floor_op"))),
-        ("steps", _steps(stats.get("steps"), "not watched")),
+        ("steps", _steps(stats, "not watched")),
         ("ops", _count(stats.get("ops"))),
     ]
 
@@ -93,9 +93,12 @@ def _count(value: int | None) -> str:
     return "-" if value is None else f"{value:,}"
 
 
-def _steps(count: int | None, elsewhere: str) -> str:
-    # True of a script that trains in processes of its own, and of one that does not train at all: we cannot tell them apart.
-    return _count(count) + (f" (none was seen in this process; child processes are {elsewhere})" if count == 0 else "")
+def _steps(stats: dict[str, Any], elsewhere: str) -> str:
+    # True of a script that trains in processes of its own, and of one that does not train at all: we cannot tell them apart. One that
+    # ended with an error has told why.
+    count = stats.get("steps")
+    unseen = count == 0 and stats.get("finished") is not False
+    return _count(count) + (f" (none was seen in this process; child processes are {elsewhere})" if unseen else "")
 
 
 def _seconds(value: float | None) -> str:

@@ -68,25 +68,27 @@ class Cutter {
     return all;
   }
 
-  // Whether a second list of this length goes along with the first, size by size.
-  [[nodiscard]] bool has_twin(const std::vector<StorageId>& all, std::size_t each) const {
-    for (std::size_t list = each; list < all.size(); list += each) {
+  // Whether the list that begins here has a second one of this length that goes along with it, size by size.
+  [[nodiscard]] bool has_twin(const std::vector<StorageId>& all, std::size_t each, std::size_t first) const {
+    for (std::size_t list = first + each; list < all.size(); list += each) {
       std::size_t same = 0;
-      while (same < each && size(all[same]) == size(all[list + same])) ++same;
+      while (same < each && size(all[first + same]) == size(all[list + same])) ++same;
       if (same == each) return true;
     }
     return false;
   }
 
-  // How long the lists are; 0 when it cannot be told. Some ops have one list more, of step counts; one whose arguments are
-  // all written and have no twins has a single list.
+  // How long the lists are; 0 when it cannot be told. Some ops have one list more, of step counts, which may come first: then the second
+  // has a twin. One whose arguments are all written and have no twins has a single list.
   [[nodiscard]] std::size_t length(const Op& op, const std::vector<StorageId>& all) const {
     const std::size_t lists = lists_of(from_.name(op.name));
     if (lists == 0) return 0;
-    for (const std::size_t count : {lists, lists + 1, lists + 2}) {
-      const std::size_t each = all.size() / count;
-      if (all.size() % count != 0 || each < 2 || op.outputs.size() % each != 0) continue;
-      if (has_twin(all, each)) return each;
+    for (const std::size_t first : {0, 1}) {
+      for (const std::size_t count : {lists, lists + 1, lists + 2}) {
+        const std::size_t each = all.size() / count;
+        if (all.size() % count != 0 || each < 2 || op.outputs.size() % each != 0) continue;
+        if (has_twin(all, each, first * each)) return each;
+      }
     }
     return all.size() > 1 && op.outputs.empty() && op.mutated.size() == all.size() ? all.size() : 0;
   }

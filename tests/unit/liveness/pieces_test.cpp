@@ -46,6 +46,26 @@ TEST(CutLists, PutsElementsTogetherWhileTheyFit) {
   EXPECT_EQ(ops[2].index, OpIndex{2});
 }
 
+// A fused optimizer reads its step counts and writes everything else: they come first in the trace of a run.
+TEST(CutLists, StepCountsMayComeFirst) {
+  StepMaker maker;
+  const Bytes sizes[] = {4_MiB, 1_MiB, 3_MiB};
+  for (int i = 0; i < 3; ++i) maker.birth("n" + std::to_string(i), 4_B, StorageKind::optimizer_state);
+  for (const char* list : {"p", "g", "m", "v"}) {
+    for (int i = 0; i < 3; ++i) maker.birth(list + std::to_string(i), sizes[i], StorageKind::parameter);
+  }
+  maker.begin();
+  maker.op("aten::_fused_adamw_", {.in = {"n0", "n1", "n2"}, .write = {"p0", "p1", "p2", "g0", "g1", "g2", "m0", "m1", "m2", "v0", "v1", "v2"}});
+  maker.end();
+
+  const std::vector<Op> ops = ops_of(cut_lists(maker.trace(), 21_MiB));
+
+  ASSERT_EQ(ops.size(), 2u);
+  EXPECT_EQ(ops[0].inputs, (std::vector{maker.id("n0"), maker.id("n1")}));
+  EXPECT_EQ(ops[1].inputs, std::vector{maker.id("n2")});
+  EXPECT_EQ(ops[1].mutated, (std::vector{maker.id("p2"), maker.id("g2"), maker.id("m2"), maker.id("v2")}));
+}
+
 TEST(CutLists, LeavesWholeWhatFits) { EXPECT_EQ(cut_lists(add_lists().trace(), 16_MiB).events, add_lists().trace().events); }
 
 // Between births and their op stand the calls of a run that can be played again; in pieces it would make others.
