@@ -73,7 +73,7 @@ Script::Script(const RecordedSteps& steps, const Liveness& step, const Plan& pla
     acts_after_[op] = true;
     const LiveStorage& storage = step.storages()[planned.gap.storage];
     if (planned.gap.end > ops.size() && storage.wraps()) staying_away_.emplace_back(gap, storage.id);
-    if (planned.remedy != Remedy::move) continue;
+    if (planned.remedy != Remedy::move || planned.gap.ends == GapEnd::death) continue;
     if (fetches.empty()) add_start(gap, planned.fetch_at % step.op_count());
     else if (fetches[gap] > 0) add_start(gap, fetches[gap] - 1);
   }

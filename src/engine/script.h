@@ -79,7 +79,7 @@ class Script {
   // Of a step foreseen: its gaps, whose storages are places of the foreseen step, and the peak they leave there (reuse.h).
   [[nodiscard]] std::span<const Gap> gaps() const { return gaps_; }
   [[nodiscard]] Bytes peak_beside_gaps() const { return peak_beside_; }
-  // The op that wants the gap's storage back; from op_count() on: of the next step.
+  // The op that wants the gap's storage back, or before which it dies; from op_count() on: of the next step.
   [[nodiscard]] OpPlace end(std::uint32_t gap) const { return ends_[gap]; }
   // To make, since it was asked for; zero where that is nobody's business.
   void set_took(Nanos took) { took_ = took; }

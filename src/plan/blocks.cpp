@@ -55,8 +55,10 @@ BlockList BlockLog::take(const Liveness& step, Bytes smallest) {
   for (std::uint32_t at = 0; at < step.storage_count(); ++at) {
     const LiveStorage& storage = step.storages()[at];
     const std::uint32_t block = latest_[at];
-    if (!storage.after || block == kNone || entries_[block].first) continue;
-    const std::uint32_t first = storage.next == kNoPlace ? kNone : first_[storage.next];
+    if (block == kNone || entries_[block].first) continue;
+    const std::uint32_t of_next = storage.next == kNoPlace ? kNone : first_[storage.next];
+    const std::uint32_t first = of_next == kNone && !storage.before ? first_[at] : of_next;  // its own: it died on its way out
+    if (!storage.after && first == kNone) continue;
     // Whose way out ends before the step does is not there when the next begins, though the timeline, to be sure, says so.
     if (entries_[block].block.there.end == kOpen) link_to_next_step(block, first, list.elsewhere);
     else if (first != kNone) entries_[first].left_out = true;

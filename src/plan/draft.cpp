@@ -4,7 +4,7 @@
 
 namespace spillway {
 
-Draft::Draft(const PlanRequest& request) : problem_(request), timeline_(problem_), choices_(problem_.gap_count()) { judge(); }
+Draft::Draft(const PlanRequest& request) : problem_(request, Ends::by_access), timeline_(problem_), choices_(problem_.gap_count()) { judge(); }
 
 void Draft::move(GapPlace at, OpPlace fetch_at) {
   choices_[at] = {Remedy::move, std::clamp(fetch_at, gap(at).begin, gap(at).end)};

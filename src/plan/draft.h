@@ -1,4 +1,5 @@
-// A plan under construction, for the papers' planners: choices by gap, times of the plain step, and the timeline's verdict.
+// A plan under construction, for the papers' planners: choices by gap, times of the plain step, and the timeline's verdict. The
+// papers know of gaps between two accesses alone.
 #pragma once
 
 #include <vector>

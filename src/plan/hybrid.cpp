@@ -2,6 +2,7 @@
 // that turned out superfluous or dear are taken back.
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 #include <random>
 #include <tuple>
@@ -27,8 +28,16 @@ constexpr int kFewChanges = 60;
 constexpr int kManyChanges = 150;  // and after so many from segments, from nothing
 // By prices alone: parts of the budget that are left out where the timeline needs more than prices know of.
 constexpr std::array<std::int64_t, 3> kSpareParts{64, 24, 10};
+constexpr int kManyTries = 1000;  // worth to look behind them for what is superfluous
 constexpr int kLooksATry = 10;  // most look at changes that promise nothing, which costs next to nothing
 constexpr std::array<std::uint32_t, 5> kSegments{4, 8, 16, 24, 48};
+// Parts of what a plan costs by which a change may make it worse at first, by seed: a little leads out of small hollows, more out
+// of large ones, and none goes straight down. Which is best differs from step to step.
+constexpr std::array<double, 3> kWarmth{0.02, 0, 0.005};
+constexpr double kCooling = 0.01;  // of that, at last
+constexpr double kLeastCost = 0.01;  // of a step's time
+
+bool is_held(std::span<const Hold> holds, StoragePlace storage) { return std::ranges::find(holds, storage, &Hold::storage) != holds.end(); }
 
 // What the host does shows on the card or hides behind it: half of it counts.
 Nanos weight(const Prediction& outcome) { return outcome.time + outcome.effort / 2; }
@@ -36,11 +45,6 @@ Nanos weight(const Prediction& outcome) { return outcome.time + outcome.effort /
 class Search {
  public:
   explicit Search(const PlanRequest& request) : problem_(request), timeline_(problem_), choices_(problem_.gap_count()) {
-    evaluate();
-  }
-
-  void take(const Plan& plan) {
-    choices_ = choices_of(problem_, plan);
     evaluate();
   }
 
@@ -84,7 +88,7 @@ class Search {
     const std::vector<std::uint32_t> segment = cut_forward_where_little_crosses(step, segments);
     for (GapPlace at = 0; at < problem_.gap_count(); ++at) {
       const Gap& gap = problem_.gaps()[at];
-      const bool saved = gap.end < step.op_count() && step.ops()[gap.begin - 1].phase == Phase::forward && step.ops()[gap.end].phase == Phase::backward;
+      const bool saved = problem_.comes_back(at) && gap.end < step.op_count() && step.ops()[gap.begin - 1].phase == Phase::forward && step.ops()[gap.end].phase == Phase::backward;
       const bool inside = saved && problem_.may_drop(at) && !crosses(step, gap.storage, segment);
       choices_[at] = {inside ? Remedy::drop : Remedy::keep, gap.end};
     }
@@ -118,19 +122,37 @@ class Search {
       if (choices_[gap].remedy != Remedy::keep) chosen.push_back(gap);
     }
     std::ranges::stable_sort(chosen, std::greater{}, [&](GapPlace gap) { return price(gap, choices_[gap].remedy); });
-    for (const GapPlace gap : chosen) (void)keep_if_better(gap, Remedy::keep);
+    std::mt19937 unused;
+    for (const GapPlace gap : chosen) (void)try_changes({{gap, Remedy::keep}}, unused);
   }
 
+  // By changes of which, as long as it is warm, some make it worse; ends with the best it has been.
   void improve(int tries, std::uint32_t seed) {
     if (problem_.gap_count() == 0) return;
     std::mt19937 dice(seed);
-    for (int looks = tries * kLooksATry; tries > 0 && looks > 0; --looks) tries -= try_something(dice) ? 1 : 0;
+    const double plain = static_cast<double>(now_.sum.plain_time.count), costs = static_cast<double>(weight(now_.sum).count) - plain;
+    const double warm = kWarmth[seed % kWarmth.size()] * std::max(costs, plain * kLeastCost);
+    std::vector<Choice> best = choices_;
+    double missing = missing_;
+    Nanos least = weight(now_.sum);
+    const auto all = static_cast<double>(tries);
+    for (int looks = tries * kLooksATry; tries > 0 && looks > 0; --looks) {
+      warmth_ = warm * std::pow(kCooling, 1 - static_cast<double>(tries) / all);
+      tries -= try_something(dice) ? 1 : 0;
+      if (!is_better_than(missing, least)) continue;
+      best = choices_;
+      missing = missing_;
+      least = weight(now_.sum);
+    }
+    warmth_ = 0;
+    choices_ = std::move(best);
+    judge();
   }
 
   [[nodiscard]] Plan plan() const {
     Plan plan{.gaps = {}, .holds = holds_of(problem_, choices_), .predicted = now_.sum};
     for (GapPlace gap = 0; gap < problem_.gap_count(); ++gap) {
-      if (choices_[gap].remedy == Remedy::keep) continue;
+      if (choices_[gap].remedy == Remedy::keep || (!problem_.comes_back(gap) && is_held(plan.holds, problem_.gaps()[gap].storage))) continue;
       plan.gaps.push_back({problem_.gaps()[gap], choices_[gap].remedy, choices_[gap].fetch_at, choices_[gap].again});
     }
     std::ranges::stable_sort(plan.gaps, {}, [](const PlannedGap& planned) { return planned.gap.begin; });
@@ -151,9 +173,7 @@ class Search {
 
   // Nanoseconds, as long as the link has room and all ancestors are there.
   [[nodiscard]] double price(GapPlace gap, Remedy remedy) const {
-    const auto bytes = static_cast<double>(problem_.size(gap).count);
-    const Costs& costs = problem_.costs();
-    if (remedy == Remedy::move) return bytes * (costs.out_price + costs.in_price);
+    if (remedy == Remedy::move) return problem_.price_of_move(gap);
     return remedy == Remedy::drop ? static_cast<double>(problem_.rebuild_time(gap).count) : 0.0;
   }
 
@@ -184,8 +204,14 @@ class Search {
     missing_ = before_.missing;
   }
 
-  [[nodiscard]] bool is_better_than_before() const {
-    return missing_ < before_.missing || (missing_ == before_.missing && weight(now_.sum) < weight(before_.outcome.sum));
+  [[nodiscard]] bool is_better_than(double missing, Nanos weighs) const { return missing_ < missing || (missing_ == missing && weight(now_.sum) < weighs); }
+  [[nodiscard]] bool is_better_than_before() const { return is_better_than(before_.missing, weight(before_.outcome.sum)); }
+
+  // Better, or worse by so little that it may be while it is warm.
+  [[nodiscard]] bool may_stay(std::mt19937& dice) const {
+    if (warmth_ == 0 || missing_ != before_.missing) return is_better_than_before();
+    const double worse = static_cast<double>((weight(now_.sum) - weight(before_.outcome.sum)).count);
+    return worse < 0 || std::generate_canonical<double, 32>(dice) < std::exp(-worse / warmth_);
   }
 
   // Bytes over budget, summed over ops: what a change must lessen.
@@ -199,7 +225,7 @@ class Search {
   void place_fetches() {
     std::vector<GapPlace> moved;
     for (GapPlace gap = 0; gap < problem_.gap_count(); ++gap) {
-      if (choices_[gap].remedy == Remedy::move) moved.push_back(gap);
+      if (choices_[gap].remedy == Remedy::move && problem_.comes_back(gap)) moved.push_back(gap);
     }
     if (moved.empty() || now_.starts.empty()) return;
     // One link for all steps: a way back for the next step's ops runs at the same place of every step.
@@ -342,13 +368,13 @@ class Search {
   bool try_something(std::mt19937& dice) {
     const GapPlace gap = dice() % 2 == 0 ? any_chosen(dice) : any(dice);
     const Remedy now = choices_[gap].remedy;
-    if (now == Remedy::move && dice() % 4 == 0) return shift_fetch(gap, dice);
-    if (is_early(gap) && dice() % 4 == 0) return toggle_again(gap);
+    if (now == Remedy::move && problem_.comes_back(gap) && dice() % 4 == 0) return shift_fetch(gap, dice);
+    if (is_early(gap) && dice() % 4 == 0) return toggle_again(gap, dice);
     if (now != Remedy::keep && dice() % 4 == 0) return trade(gap, any_chosen(dice), dice);
     const Remedy other = static_cast<Remedy>(dice() % 3);
     if (other == now || !allows(gap, other)) return false;
-    if (now == Remedy::keep && is_calm()) return exchange(any_chosen(dice), gap, other, dice);
-    if (promises(price(gap, other), price(gap, now), dice) && keep_if_better(gap, other)) return true;
+    if (now == Remedy::keep && is_calm() && (warmth_ == 0 || dice() % 2 == 0)) return exchange(any_chosen(dice), gap, other, dice);
+    if (promises(price(gap, other), price(gap, now), dice) && try_changes({{gap, other}}, dice)) return true;
     return exchange(gap, any(dice), dice() % 2 == 0 ? Remedy::move : Remedy::drop, dice);
   }
 
@@ -356,15 +382,14 @@ class Search {
   [[nodiscard]] bool is_calm() const { return missing_ == 0 && now_.sum.stall == 0_ns; }
 
   // Prices do not know of chains and queues: a few that promise nothing are tried all the same.
-  [[nodiscard]] bool promises(double price, double before, std::mt19937& dice) const { return !is_calm() || price < before || dice() % 8 == 0; }
+  [[nodiscard]] bool promises(double price, double before, std::mt19937& dice) const { return !is_calm() || price < before + 3 * warmth_ || dice() % 8 == 0; }
 
-  bool keep_if_better(GapPlace gap, Remedy remedy) { return keep_if_better({{gap, remedy}}); }
-
-  bool keep_if_better(std::initializer_list<std::pair<GapPlace, Remedy>> changes) {
+  // False: they were taken back.
+  bool try_changes(std::initializer_list<std::pair<GapPlace, Remedy>> changes, std::mt19937& dice) {
     try_out();
     for (const auto& [gap, remedy] : changes) choices_[gap] = {remedy, problem_.gaps()[gap].end};
     evaluate();
-    if (is_better_than_before()) return true;
+    if (may_stay(dice)) return true;
     undo();
     return false;
   }
@@ -377,7 +402,7 @@ class Search {
     try_out();
     choices_[gap].fetch_at = at;
     judge();
-    if (!is_better_than_before()) undo();
+    if (!may_stay(dice)) undo();
     return true;
   }
 
@@ -386,11 +411,11 @@ class Search {
     return choices_[gap].remedy == Remedy::drop && (choices_[gap].again || now_.needed_at[gap] != problem_.gaps()[gap].end);
   }
 
-  bool toggle_again(GapPlace gap) {
+  bool toggle_again(GapPlace gap, std::mt19937& dice) {
     try_out();
     choices_[gap].again = !choices_[gap].again;
     evaluate();
-    if (!is_better_than_before()) undo();
+    if (!may_stay(dice)) undo();
     return true;
   }
 
@@ -411,7 +436,7 @@ class Search {
     const Remedy now = choices_[gap].remedy;
     if (now == Remedy::keep || choices_[other].remedy != Remedy::keep || !allows(other, remedy)) return false;
     if (!promises(price(other, remedy), price(gap, now), dice)) return false;
-    (void)keep_if_better({{gap, Remedy::keep}, {other, remedy}});
+    (void)try_changes({{gap, Remedy::keep}, {other, remedy}}, dice);
     return true;
   }
 
@@ -420,7 +445,7 @@ class Search {
     const Remedy mine = choices_[one].remedy, its = choices_[other].remedy;
     if (mine == its || its == Remedy::keep || !allows(one, its) || !allows(other, mine)) return false;
     if (!promises(price(one, its) + price(other, mine), price(one, mine) + price(other, its), dice)) return false;
-    (void)keep_if_better({{one, its}, {other, mine}});
+    (void)try_changes({{one, its}, {other, mine}}, dice);
     return true;
   }
 
@@ -429,6 +454,7 @@ class Search {
   std::vector<Choice> choices_;
   Outcome now_;
   double missing_ = 0;
+  double warmth_ = 0;  // nanoseconds
   struct Before {
     std::vector<Choice> choices;
     Outcome outcome;
@@ -453,7 +479,7 @@ Plan finish_patiently(Search& search) {
 Plan plan_hybrid(const PlanRequest& request, const Plan& from) {
   Search search(request);
   if (from.gaps.empty()) search.choose();
-  else search.take(from);
+  else search.go_on_from(from);
   search.relieve(kFewChanges);
   if (!search.fits()) {
     search.drop_inside_best();
@@ -513,6 +539,7 @@ Plan improve(const PlanRequest& request, const Plan& plan, int tries, std::uint3
   Search search(request);
   search.go_on_from(plan);
   search.improve(tries, seed);
+  if (tries >= kManyTries) search.prune();
   return search.plan();
 }
 

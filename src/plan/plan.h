@@ -30,7 +30,7 @@ struct Costs {
 struct PlannedGap {
   Gap gap;
   Remedy remedy = Remedy::keep;
-  OpPlace fetch_at = 0;  // move: the way back is enqueued before this op, in [gap.begin, gap.end]
+  OpPlace fetch_at = 0;  // move: the way back, if there is one, is enqueued before this op, in [gap.begin, gap.end]
   // drop: made again before its time, because another is rebuilt from it, it leaves again after that; otherwise it stays.
   bool again = false;
 
@@ -90,7 +90,8 @@ inline constexpr int kPatientWay = 9, kOtherWays = 10;
 [[nodiscard]] Plan plan_another_way(const PlanRequest& request, int way);
 
 // Goes on from a plan, made for this budget or another, by trying changes until `tries` of them are spent; never returns one
-// that is worse here. `seed` chooses which.
+// that is worse here. `seed` chooses which: of three in a row one, the first, by changes that help at once alone, the others also
+// by such that help later.
 [[nodiscard]] Plan improve(const PlanRequest& request, const Plan& plan, int tries, std::uint32_t seed = 1);
 
 // Fits where the other does not, or is faster, half of what the host does counted.

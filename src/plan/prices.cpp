@@ -84,12 +84,13 @@ class Market {
     for (const std::size_t at : order) {
       Offer& offer = offers_[at];
       const bool clean = problem_.stays_clean(problem_.gaps()[offer.gap].storage);
-      const double price = bytes(offer.gap) * ((clean ? 0 : costs.out_price) + costs.in_price);
+      const double price = problem_.price_of_move(offer.gap);
       if (!problem_.may_move(offer.gap) || price >= offer.time) continue;
       const Gap& over = problem_.gaps()[offer.gap];
       const Bytes size = problem_.size(offer.gap);
       const Nanos way_out = problem_.copy_time(size, costs.out_nanos_per_byte), way_in = problem_.copy_time(size, costs.in_nanos_per_byte);
-      if ((!clean && !try_take(out, over.begin, offer.first, way_out)) || !try_take(in, offer.last + 1, over.end, way_in)) continue;
+      if (!clean && !try_take(out, over.begin, offer.first, way_out)) continue;
+      if (problem_.comes_back(offer.gap) && !try_take(in, offer.last + 1, over.end, way_in)) continue;
       offer.remedy = Remedy::move;
       offer.time = price;
     }

@@ -12,24 +12,22 @@ constexpr std::size_t kMostAncestors = 24;
 constexpr std::int64_t kRebuildPart = 4, kDeadPart = 16;
 constexpr std::int64_t kHeldPart = 16;  // of what is rebuilt: an ingredient below this is kept beyond its death
 
-// Who does not come back to an access, or whose end nobody saw, leaves nothing to plan.
-std::vector<Gap> worth_deciding(const Liveness& step, Bytes smallest) {
+// Whose end nobody saw leaves nothing to plan.
+std::vector<Gap> worth_deciding(const Liveness& step, Bytes smallest, Ends ends) {
   std::vector<Gap> gaps;
   for (const Gap& gap : find_gaps(step)) {
     const LiveStorage& storage = step.storages()[gap.storage];
     const bool leaves = gap.begin > storage.birth || storage.before;  // something touched it here, or before
-    if (gap.ends == GapEnd::access && gap.begin > 0 && leaves && storage.size >= smallest &&
-        storage.kind != StorageKind::workspace) {
-      gaps.push_back(gap);
-    }
+    const bool seen = gap.ends == GapEnd::access || (gap.ends == GapEnd::death && ends == Ends::all);
+    if (seen && gap.begin > 0 && leaves && storage.size >= smallest && storage.kind != StorageKind::workspace) gaps.push_back(gap);
   }
   return gaps;
 }
 
 }  // namespace
 
-Problem::Problem(const PlanRequest& request)
-    : step_(request.step), costs_(request.costs), budget_(request.budget), lean_(request.lean), gaps_(worth_deciding(request.step, request.smallest)) {
+Problem::Problem(const PlanRequest& request, Ends ends)
+    : step_(request.step), costs_(request.costs), budget_(request.budget), lean_(request.lean), gaps_(worth_deciding(request.step, request.smallest, ends)) {
   index_lives();
   movable_.resize(gaps_.size());
   chains_.resize(gaps_.size());
@@ -90,6 +88,11 @@ Nanos Problem::copy_time(Bytes size, double nanos_per_byte) const {
   return costs_.per_copy + Nanos{static_cast<std::int64_t>(static_cast<double>(size.count) * nanos_per_byte)};
 }
 
+double Problem::price_of_move(GapPlace gap) const {
+  const double out = stays_clean(gaps_[gap].storage) ? 0 : costs_.out_price;
+  return static_cast<double>(size(gap).count) * (out + (comes_back(gap) ? costs_.in_price : 0));
+}
+
 bool Problem::may_be_lean(OpPlace maker, StoragePlace wanted, OpPlace op) const {
   if (maker >= lean_.size() || lean_[maker] == 0_ns) return false;
   if (rides(maker)) return true;
@@ -122,6 +125,7 @@ void Problem::judge(GapPlace at) {
   const Gap& gap = gaps_[at];
   movable_[at] = costs_.out_nanos_per_byte > 0 && gap.end > gap.begin;
   chains_[at] = find_chain(gap);
+  if (!comes_back(at)) chains_[at].time = 0_ns;  // it could be made again, and will not be
 }
 
 Problem::Chain Problem::find_chain(const Gap& gap) const {

@@ -18,9 +18,13 @@ using GapPlace = std::uint32_t;
   return access.reads && !access.writes && access.storage != wanted;
 }
 
+// Which gaps there is a choice for: also those after which nobody wants the storage any more. It may be wanted all the same in a
+// step that goes another way, so it has to be somewhere.
+enum class Ends : std::uint8_t { all, by_access };
+
 class Problem {
  public:
-  explicit Problem(const PlanRequest& request);
+  explicit Problem(const PlanRequest& request, Ends ends = Ends::all);
 
   [[nodiscard]] const Liveness& step() const { return step_; }
   [[nodiscard]] const Costs& costs() const { return costs_; }
@@ -52,11 +56,15 @@ class Problem {
   [[nodiscard]] std::uint32_t version_at(StoragePlace storage, OpPlace op) const;
   [[nodiscard]] bool is_dead(StoragePlace storage, OpPlace op) const { return step_.storages()[storage].death <= op; }
 
+  // Somebody wants it at the gap's end; otherwise it dies there, wherever it is.
+  [[nodiscard]] bool comes_back(GapPlace gap) const { return gaps_[gap].ends == GapEnd::access; }
+  // What compute loses by a move.
+  [[nodiscard]] double price_of_move(GapPlace gap) const;
   // Nobody ever writes into it: the copy it left in a step before is still good.
   [[nodiscard]] bool stays_clean(StoragePlace storage) const;
   [[nodiscard]] bool may_move(GapPlace gap) const { return movable_[gap]; }
   [[nodiscard]] bool may_drop(GapPlace gap) const { return chains_[gap].legal; }
-  // Reruns of ops that a rebuild at the gap's end takes when everything alive is there.
+  // Reruns of ops that a rebuild at the gap's end takes when everything alive is there; none where nobody wants it.
   [[nodiscard]] Nanos rebuild_time(GapPlace gap) const { return chains_[gap].time; }
   // Ingredients of that rebuild that are dead by then, and so small beside it that their bytes are kept until its end.
   [[nodiscard]] std::span<const StoragePlace> held_for(GapPlace gap) const { return chains_[gap].held; }

@@ -23,25 +23,31 @@ Nanos idle_time(const Liveness& step, const Gap& gap) {
 std::string price_of_move(const Problem& problem, GapPlace gap) {
   const Costs& costs = problem.costs();
   const Bytes size = problem.size(gap);
-  const Nanos link = problem.copy_time(size, costs.out_nanos_per_byte) + problem.copy_time(size, costs.in_nanos_per_byte);
-  const Nanos lost{static_cast<std::int64_t>(static_cast<double>(size.count) * (costs.out_price + costs.in_price))};
-  return to_text(link) + " of the link and " + to_text(lost) + " of kernels";
+  const Nanos out = problem.copy_time(size, costs.out_nanos_per_byte), in = problem.copy_time(size, costs.in_nanos_per_byte);
+  const Nanos lost{static_cast<std::int64_t>(problem.price_of_move(gap))};
+  return to_text(problem.comes_back(gap) ? out + in : out) + " of the link and " + to_text(lost) + " of kernels";
+}
+
+// Nobody wants it again.
+std::string explain_last_leaving(const std::string& idle, const std::string& move, Remedy remedy) {
+  const std::string until = idle + " until it is gone, and not used again";
+  return until + (remedy == Remedy::drop ? "; if it were, it could be made again" : "; out takes " + move);
 }
 
 std::string explain_one(const Problem& problem, GapPlace gap, Remedy remedy) {
   const std::string idle = "idle for " + to_text(idle_time(problem.step(), problem.gaps()[gap]));
   const std::string move = problem.may_move(gap) ? price_of_move(problem, gap) : "";
   const std::string rerun = problem.may_drop(gap) ? to_text(problem.rebuild_time(gap)) : "";
+  if (!problem.comes_back(gap)) return explain_last_leaving(idle, move, remedy);
   if (remedy == Remedy::drop) return idle + "; running its ops again takes " + rerun + (move.empty() ? "" : ", moving it " + move);
   return idle + "; out and back takes " + move + (rerun.empty() ? ", and it cannot be made again" : ", making it again " + rerun);
 }
 
 // Nanoseconds a byte.
 double price_of(const Problem& problem, GapPlace gap, Remedy remedy) {
-  const Costs& costs = problem.costs();
   if (gap == kNoPlace || remedy == Remedy::keep) return 0;
-  if (remedy == Remedy::move) return costs.out_price + costs.in_price;
-  return static_cast<double>(problem.rebuild_time(gap).count) / static_cast<double>(std::max(problem.size(gap), 1_B).count);
+  const double price = remedy == Remedy::move ? problem.price_of_move(gap) : static_cast<double>(problem.rebuild_time(gap).count);
+  return price / static_cast<double>(std::max(problem.size(gap), 1_B).count);
 }
 
 }  // namespace

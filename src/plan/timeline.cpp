@@ -85,7 +85,7 @@ void Timeline::begin(std::span<const Choice> choices) {
   for (GapPlace gap = 0; gap < problem_.gap_count(); ++gap) {
     outcome_.needed_at[gap] = problem_.gaps()[gap].end;
     if (choices[gap].remedy != Remedy::move) continue;
-    fetches_[choices[gap].fetch_at % ops].push_back(gap);
+    if (problem_.comes_back(gap)) fetches_[choices[gap].fetch_at % ops].push_back(gap);
     if (problem_.gaps()[gap].end >= ops && choices[gap].fetch_at >= ops) wrapping_.push_back(gap);
   }
   const auto order = [&](GapPlace gap) { return order_of_return(problem_.gaps()[gap], choices[gap].fetch_at, ops); };
@@ -98,8 +98,10 @@ void Timeline::begin(std::span<const Choice> choices) {
 void Timeline::begin_wrapped() {
   const std::span<const Nanos> starts = step_.starts();
   for (const GapPlace gap : wrapping_) {
-    const StoragePlace storage = step_.storages()[problem_.gaps()[gap].storage].next;
-    state_[storage] = State::away;
+    const bool dies = !problem_.comes_back(gap) && problem_.gaps()[gap].end == step_.op_count();  // with the step it was made in
+    const StoragePlace storage = dies ? problem_.gaps()[gap].storage : step_.storages()[problem_.gaps()[gap].storage].next;
+    if (dies) appear(storage, 0, /*first=*/true);
+    state_[storage] = dies ? State::absent : State::away;
     gap_of_[storage] = gap;
     if (std::exchange(copied_[storage], 0) == 0) {
       live_ -= size(storage);
@@ -246,6 +248,19 @@ void Timeline::end_waiting() {
     start_fetch(gap, leaving_.empty() ? 0_ns : out_free_);
     wait_until(ready_[storage]);
   }
+  wait_until(late_for_next());
+}
+
+// When the next step would have to begin for nobody to wait in it for those that are on their way home now.
+Nanos Timeline::late_for_next() const {
+  const OpPlace ops = step_.op_count();
+  Nanos late = clock_;
+  for (GapPlace gap = 0; gap < problem_.gap_count() && in_free_ > clock_; ++gap) {
+    const Gap& over = problem_.gaps()[gap];
+    const bool comes = over.end >= ops && state_[over.storage] == State::coming && gap_of_[over.storage] == gap;
+    if (comes) late = std::max(late, ready_[over.storage] - outcome_.starts[over.end - ops]);
+  }
+  return late;
 }
 
 void Timeline::start_fetch(GapPlace gap, Nanos room) {
@@ -425,6 +440,7 @@ void Timeline::hold(OpPlace op, Bytes bytes) {
 void Timeline::leave(GapPlace gap) {
   const StoragePlace storage = problem_.gaps()[gap].storage;
   if (choices_[gap].remedy == Remedy::keep || state_[storage] != State::here) return;
+  if (!problem_.comes_back(gap) && held_until_[storage] > at_) return;  // kept beyond its death
   gap_of_[storage] = gap;
   if (choices_[gap].remedy == Remedy::drop) return drop(storage);
   state_[storage] = State::away;

@@ -59,6 +59,7 @@ class Timeline {
   Nanos forget_leaving();
   void start_fetch(GapPlace gap, Nanos room);
   void end_waiting();
+  [[nodiscard]] Nanos late_for_next() const;
   void need(StoragePlace storage);
   void rebuild_in_full(StoragePlace storage);
   [[nodiscard]] bool is_guest(StoragePlace storage) const;

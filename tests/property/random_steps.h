@@ -2,7 +2,8 @@
 //
 // All storages of one size, so that memory is never there in pieces: what is left is who is where, and when; or of `sizes` of them,
 // a layer's own and its weight's. Where gradients are made of seeds, these are small, dead at once, and nobody can make the like. Where
-// layers are lean, most make a small side beside, and some of these are changed in place after, in the same pass.
+// layers are lean, most make a small side beside, and some of these are changed in place after, in the same pass. Where things
+// linger, gradients die in the middle of the next step's forward, and some activations when the backward is over.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +20,7 @@ struct StepShape {
   Bytes size = 16_MiB;
   int shortest_us = 50, longest_us = 3000;
   int steps = 2;
-  bool seeds = false, lean = false;
+  bool seeds = false, lean = false, lingers = false;
   int sizes = 1;  // so many: the smallest, twice and three times as large, ...
 };
 
@@ -34,6 +35,7 @@ class RandomStep {
       if (shape.sizes > 1) layer.size = any_size(), layer.weight = any_size();
       layer.lean = shape.lean && pick(3) > 0;
       layer.rides = layer.lean && pick(2) > 0;
+      layer.lingers = shape.lingers && pick(3) == 0;
     }
   }
 
@@ -53,7 +55,7 @@ class RandomStep {
     bool skips, saves_input, saves_output, replayable, has_weight;
     Nanos forward, backward;
     Bytes size, weight;
-    bool lean = false, rides = false;
+    bool lean = false, rides = false, lingers = false;
   };
   static std::size_t at(int i) { return static_cast<std::size_t>(i); }
   static std::string name(const char* what, int i) { return what + std::to_string(i); }
@@ -77,8 +79,10 @@ class RandomStep {
     for (int i = 0; i < shape_.layers; ++i) {
       if (!layers_[at(i)].has_weight) continue;
       maker_.op("update", {.in = {name("g", i)}, .write = {name("w", i), name("m", i)}, .takes = 300_us, .replayable = false, .phase = Phase::optimizer});
-      maker_.death(name("g", i));
+      if (shape_.lingers) maker_.rename(name("g", i), name("old g", i));
+      else maker_.death(name("g", i));
     }
+    has_old_ = shape_.lingers;
     maker_.end();
   }
 
@@ -97,7 +101,15 @@ class RandomStep {
       if (layer.rides) maker_.op("change" + std::to_string(i), {.write = {activation(i)}, .takes = 50_us, .lean = 1_ns, .replayable = layer.replayable});
       // A skip may still come for the last two.
       if (i >= 2 && !is_kept(i - 2) && !needed_by_skip(i - 2, i)) bury(i - 2);
+      if (has_old_ && i == shape_.layers / 2) forget_old_gradients();
     }
+  }
+
+  void forget_old_gradients() {
+    for (int i = 0; i < shape_.layers; ++i) {
+      if (layers_[at(i)].has_weight) maker_.death(name("old g", i));
+    }
+    has_old_ = false;
   }
 
   [[nodiscard]] bool needed_by_skip(int i, int after) const {
@@ -109,6 +121,7 @@ class RandomStep {
   }
 
   void backward() {
+    std::vector<int> lingering;
     maker_.birth("d", size_of(shape_.layers - 1));
     maker_.op("loss", {.in = {activation(shape_.layers - 1)}, .out = {"d"}, .takes = 200_us});
     for (int i = shape_.layers - 1; i >= 0; --i) {
@@ -127,10 +140,14 @@ class RandomStep {
       if (layer.has_weight && shape_.seeds) grow(i);
       maker_.death("d");
       maker_.rename("e", "d");
-      if (std::ranges::find(dead_, i) == dead_.end()) maker_.death(activation(i));
+      if (layer.lingers) lingering.push_back(i);
+      else if (std::ranges::find(dead_, i) == dead_.end()) maker_.death(activation(i));
       if (layer.lean) maker_.death(name("s", i));
     }
     maker_.death("d");
+    for (const int i : lingering) {
+      if (std::ranges::find(dead_, i) == dead_.end()) maker_.death(activation(i));
+    }
     dead_.clear();
   }
 
@@ -144,6 +161,7 @@ class RandomStep {
   std::mt19937 dice_;
   std::vector<Layer> layers_;
   std::vector<int> dead_;
+  bool has_old_ = false;  // gradients of the step before
   StepMaker maker_;
 };
 

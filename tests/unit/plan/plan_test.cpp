@@ -61,7 +61,7 @@ TEST_P(RecordedStep, WhereStepsWaitForTheHostItsEffortIsWhatPlansSpare) {
   PlanRequest late = request(60);
   late.costs.host_step = step.starts()[step.op_count()] * 3 / 2;
   const Plan ahead = improve(request(60), plan_hybrid(request(60)), 400);
-  const Plan spared = improve(late, ahead, 400);
+  const Plan spared = improve(late, ahead, 1000);
   EXPECT_EQ(predict(late, ahead).time, late.costs.host_step + ahead.predicted.effort);
   EXPECT_EQ(spared.predicted.time, late.costs.host_step + spared.predicted.effort);
   EXPECT_LT(spared.predicted.effort, ahead.predicted.effort);
