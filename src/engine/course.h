@@ -85,6 +85,7 @@ struct Course {
   int surprises = 0;                     // in this step: room that had to be made though the plan had enough
   Stride stride;
   bool judged = false;                   // its steps took another time than planned, which was followed up
+  bool doubted = false;                  // steps without it were longer
   bool outdated = false;                 // planned for a world that is no more: any other script is better
 
   void set(std::shared_ptr<const Script> made, std::vector<bool> without = {}) {
@@ -97,7 +98,7 @@ struct Course {
     missed = steps = 0;
     stride = {};
     leads = {};
-    judged = outdated = false;
+    judged = doubted = outdated = false;
   }
   // Whether another script has to promise more to be followed instead. One without places is changed for one that has some.
   [[nodiscard]] bool is_good(bool offered_places) const {

@@ -25,6 +25,7 @@
 #include "device/device.h"
 #include "engine/apart.h"
 #include "engine/course.h"
+#include "engine/doubt.h"
 #include "engine/early.h"
 #include "engine/host_pace.h"
 #include "engine/layout.h"
@@ -446,6 +447,11 @@ class Engine {
   void follow_host();
   void settle_layout(bool followed, Lock& lock);
   void change_course(Lock& lock);
+  [[nodiscard]] bool is_doubtful() const;
+  void begin_doubt(Lock& lock);
+  void end_doubted_step(Lock& lock);
+  void begin_next_step();
+  void note_recorded_time(Lock& lock);
   void follow(std::shared_ptr<const Script> script, Lock& lock);
   void adopt_places(std::shared_ptr<const Places> places, Lock& lock);
   void move_house(Lock& lock);
@@ -553,7 +559,9 @@ class Engine {
   std::shared_ptr<const RecordedSteps> recorded_;
   Nanos recorded_from_;
   std::optional<Nanos> recorded_time_;  // of the step to plan, which goes without a plan, on the host's clock
+  bool recorded_late_ = false;           // the device waited for the host in it, by its own measure
   int reactive_steps_ = 0;               // until one is recorded anew
+  Doubt doubt_;
   bool retimes_ = false;                 // the ops of this step are measured again
   int retimings_ = 0;                    // of what is recorded
   HostPace pace_;                        // in steps by its plans

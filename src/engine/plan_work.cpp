@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/side_by_side.h"
 #include "liveness/liveness.h"
 #include "plan/prices.h"
 #include "plan/reasons.h"
@@ -16,8 +17,10 @@ constexpr int kLook = 40;          // of all rounds' tries, a part for each begi
 constexpr int kBeginnings = 3;     // from the same plan, where plans are dear
 constexpr std::int64_t kDear = 5;  // a part of a step's time
 constexpr OpPlace kManyOps = 1500; // steps with more get fewer tries, each of which takes longer
-constexpr int kFruitless = 2;      // rounds in a row
+constexpr int kFruitless = 2;      // rounds in a row,
+constexpr std::int64_t kFruitParts = 1000;  // of a step's time: less is none
 constexpr int kPlacingRounds = 6;
+constexpr std::size_t kSeeds = 2;  // in each of them
 constexpr std::int64_t kBudgetParts = 200;  // of the budget, less in every round
 constexpr std::int64_t kSmallestParts = 16384, kSmallestForeseen = 1024;  // of the budget
 constexpr int kSearches = 3;   // each for what places take of the one before
@@ -43,6 +46,12 @@ Bytes bytes_below(const Liveness& step, const Plan& plan, bool placed) {
     if (below[at] || (placed && step.storages()[at].after)) bytes += step.storages()[at].size;
   }
   return bytes;
+}
+
+// By which plans have to be smaller for their places to fit: holes between these shrink with them.
+Bytes bytes_too_many(const Places& places) {
+  const double part = static_cast<double>(places.room.count) / static_cast<double>(places.top.count);
+  return {static_cast<std::int64_t>(static_cast<double>((places.top - places.room).count) * part)};
 }
 
 }  // namespace
@@ -122,7 +131,7 @@ void PlanWork::search() {
   if (!task_.foreseen && task_.from != SearchFrom::choices) search_everywhere(task_.rounds * tries / kLook, seed);
   for (int round = 0, fruitless = 0; round < task_.rounds && fruitless < kFruitless && !desk_.is_stale(); ++round) {
     Plan found = improve(request_, plan_, tries, ++seed);
-    fruitless = is_better(found.predicted, plan_.predicted) ? 0 : fruitless + 1;
+    fruitless = is_worth(found.predicted, plan_.predicted, kFruitParts) ? 0 : fruitless + 1;
     consider(std::move(found));
   }
 }
@@ -136,9 +145,7 @@ void PlanWork::search_everywhere(int look, std::uint32_t& seed) {
     std::ranges::stable_sort(plans, is_better, &Plan::predicted);
     plans.erase(plans.begin() + static_cast<std::ptrdiff_t>(std::min(plans.size(), best)), plans.end());
     consider(plans.front());
-    for (Plan& plan : plans) {
-      if (!desk_.is_stale()) plan = improve(request_, plan, tries, ++seed);
-    }
+    improve_all(plans, tries, seed);
   };
   go_on(std::max<std::size_t>(plans.size() / 3, 3), 2 * look);
   go_on(3, 6 * look);
@@ -152,12 +159,26 @@ std::vector<Plan> PlanWork::begin_everywhere(int tries, std::uint32_t& seed) {
   std::vector<Plan> begun = std::exchange(best_, {});
   begun.push_back(plan_);
   const int ways = begun.size() > 1 ? 0 : plan_.predicted.over > 0_B ? kOtherWays : kPatientWay;
-  for (int way = 0; way < ways && !desk_.is_stale(); ++way) begun.push_back(plan_another_way(request_, way));
+  const std::size_t known = begun.size();
+  begun.resize(known + static_cast<std::size_t>(ways));
+  side_by_side(static_cast<std::size_t>(ways), task_.threads, [&](std::size_t way) {
+    if (!desk_.is_stale()) begun[known + way] = plan_another_way(request_, static_cast<int>(way));
+  });
+  if (desk_.is_stale()) return {};
   std::vector<Plan> plans;
   for (const Plan& plan : begun) {
-    for (int i = 0; i < (is_dear(plan_.predicted) ? kBeginnings : 1) && !desk_.is_stale(); ++i) plans.push_back(improve(request_, plan, tries, ++seed));
+    for (int i = 0; i < (is_dear(plan_.predicted) ? kBeginnings : 1); ++i) plans.push_back(plan);
   }
+  improve_all(plans, tries, seed);
   return plans;
+}
+
+// Each with a seed of its own, so that it does not matter who does it.
+void PlanWork::improve_all(std::vector<Plan>& plans, int tries, std::uint32_t& seed) const {
+  side_by_side(plans.size(), task_.threads, [&](std::size_t at) {
+    if (!desk_.is_stale()) plans[at] = improve(request_, plans[at], tries, seed + 1 + static_cast<std::uint32_t>(at));
+  });
+  seed += static_cast<std::uint32_t>(plans.size());
 }
 
 void PlanWork::consider(Plan found) {
@@ -174,9 +195,7 @@ bool PlanWork::is_news(const Prediction& found, bool last) const {
 // gains are told together, at last if the one before was not taken yet.
 void PlanWork::tell(bool last) {
   if (!is_news(plan_.predicted, last) || (in_vain_ && !last && !is_worth(plan_.predicted, *in_vain_))) return;
-  PlanRequest less = request_;
-  Plan with_places = plan_;
-  auto script = try_place(less, with_places);
+  auto [script, with_places] = place_best(last);
   const bool news = script && is_news(with_places.predicted, last) && (placed_ || is_worth_places(with_places.predicted, plan_.predicted));
   if (!news && placed_) {
     in_vain_ = plan_.predicted;
@@ -191,12 +210,27 @@ void PlanWork::tell(bool last) {
   publish(std::move(script));
 }
 
+// The best plan is not always the best once it has places: at last those that came next to it are tried, too.
+std::pair<std::shared_ptr<Script>, Plan> PlanWork::place_best(bool last) {
+  std::pair<std::shared_ptr<Script>, Plan> best;
+  const auto offer = [&](Plan plan) {
+    PlanRequest less = request_;
+    auto script = try_place(less, plan);
+    if (script && (!best.first || is_better(plan.predicted, best.second.predicted))) best = {std::move(script), std::move(plan)};
+  };
+  offer(plan_);
+  for (const Plan& other : best_) {
+    if (last && !desk_.is_stale() && (!best.first || is_better(other.predicted, best.second.predicted))) offer(other);
+  }
+  return best;
+}
+
 std::shared_ptr<Script> PlanWork::try_place(PlanRequest& request, Plan& plan) {
   for (int round = 0; round < kPlacingRounds; ++round) {
     auto script = write(request, plan, /*place=*/true);
     if (!script->places() || script->places()->fits()) return script;
     if (plan.predicted.over > 0_B || desk_.is_stale()) break;
-    request.budget -= script->places()->top - script->places()->room + request.budget / kBudgetParts;
+    request.budget -= bytes_too_many(*script->places()) + request.budget / kBudgetParts;
     if (round == 0) tighter_ = request.budget;
     plan = with_less(request, plan, round);
   }
@@ -206,8 +240,12 @@ std::shared_ptr<Script> PlanWork::try_place(PlanRequest& request, Plan& plan) {
 // What lacks a little is found by trying; from elsewhere, where that is not enough.
 Plan PlanWork::with_less(const PlanRequest& request, const Plan& plan, int round) const {
   if (!task_.policy->improves || task_.quick) return task_.policy->plan(request, plan);
-  Plan found = improve(request, plan, kTriesARound, static_cast<std::uint32_t>(round));
-  return found.predicted.over > 0_B ? task_.policy->plan(request, found) : found;
+  std::vector<Plan> plans(kSeeds);
+  side_by_side(kSeeds, task_.threads, [&](std::size_t at) {
+    plans[at] = improve(request, plan, kTriesARound / static_cast<int>(kSeeds), static_cast<std::uint32_t>(static_cast<std::size_t>(round) * kSeeds + at + 1));
+  });
+  const Plan& best = *std::ranges::min_element(plans, is_better, &Plan::predicted);
+  return best.predicted.over > 0_B ? task_.policy->plan(request, best) : best;
 }
 
 std::shared_ptr<Script> PlanWork::write(const PlanRequest& request, const Plan& plan, bool place) const {

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "engine/planner.h"
@@ -40,12 +41,14 @@ class PlanWork {
   void search();
   void search_everywhere(int look, std::uint32_t& seed);
   [[nodiscard]] std::vector<Plan> begin_everywhere(int tries, std::uint32_t& seed);
+  void improve_all(std::vector<Plan>& plans, int tries, std::uint32_t& seed) const;
   void consider(Plan found);
   // What is better enough is published. `last`: nothing more is to come.
   void tell(bool last);
   [[nodiscard]] bool is_news(const Prediction& found, bool last) const;
   // Plans for less and less until the plan's blocks have places; null when that leads nowhere.
   [[nodiscard]] std::shared_ptr<Script> try_place(PlanRequest& request, Plan& plan);
+  [[nodiscard]] std::pair<std::shared_ptr<Script>, Plan> place_best(bool last);
   // The plan for less memory than it was made for.
   [[nodiscard]] Plan with_less(const PlanRequest& request, const Plan& plan, int round) const;
   [[nodiscard]] std::shared_ptr<Script> write(const PlanRequest& request, const Plan& plan, bool place) const;

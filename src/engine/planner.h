@@ -36,6 +36,7 @@ struct PlanTask {
   bool quick = false;    // the first plan will do
   SearchFrom from = SearchFrom::nothing;
   bool at_once = false;  // by the calling thread
+  std::size_t threads = 1;  // that search; they make no difference but in time
   // Gets so many bytes ready below, before a script is told that sends them there; until the answer no longer matters.
   std::function<void(Bytes bytes, const std::function<bool()>& stop)> prepare = {};
 };

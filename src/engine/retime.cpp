@@ -23,7 +23,7 @@ constexpr double kMostBesideCopies = 0.5;  // of the kernels' time
 
 // Whether the next step's ops are measured.
 bool Engine::is_time_to_retime() const {
-  if (!recorded_ || !course_.script || !course_.stride.settled() || retimings_ >= kMostRetimings) return false;
+  if (!recorded_ || !course_.script || !course_.stride.settled() || retimings_ >= kMostRetimings || course_.promise.over > 0_B) return false;
   if (std::ranges::count(recorded_->timed, true) == 0) return false;
   const std::optional<Nanos> took = course_.stride.time();
   const Nanos planned = course_.promise.time;

@@ -6,6 +6,7 @@
 #include <array>
 #include <chrono>
 #include <limits>
+#include <thread>
 #include <unordered_map>
 #include <utility>
 
@@ -29,7 +30,15 @@ constexpr std::int64_t kFarWorth = 5;  // a part of a step's time for which a sc
 constexpr int kTrial = 20;           // steps in which a script that took another's place must have settled
 constexpr std::size_t kEndParts = 10;  // of a step's ops: the last of them are its end
 constexpr int kPatience = 50;        // steps without a plan until it is looked whether there is a good one now
+constexpr int kMostPatience = 4;      // doublings of that, after plans that were slower than none
+constexpr std::int64_t kLateParts = 50;  // of a step's time: less to wait for at its end, and the device has waited for the host
 constexpr std::array kLooks{1, 3, 8, 20};  // steps without a plan after which another is recorded: nothing else shows that sizes change
+
+// Most cores are the program's.
+std::size_t searching_threads() {
+  constexpr std::size_t kCoresEach = 4, kMost = 6;
+  return std::clamp<std::size_t>(std::thread::hardware_concurrency() / kCoresEach, 1, kMost);
+}
 
 std::shared_ptr<RecordedSteps> with_times(RecordedSteps steps, const std::vector<Nanos>& durations) {
   set_times(steps, durations);
@@ -179,6 +188,7 @@ void Engine::steer_end_step(const StepTimes& times, Lock& lock) {
   }
   take_lessons(lock);
   if (repertoire_.varies()) return end_varying_step(times, lock);
+  if (doubt_.on()) return end_doubted_step(lock);
   if (course_.script) {
     const bool followed = course_.on && course_.next == course_.script->op_count();
     course_.missed = followed ? 0 : course_.missed + 1;
@@ -186,12 +196,13 @@ void Engine::steer_end_step(const StepTimes& times, Lock& lock) {
     stats_.surprises += course_.surprises;
     settle_layout(followed, lock);
     const bool host_late = course_.near_end && device_.query(*course_.near_end);
-    course_.stride.note_step(followed && course_.surprises == 0, !planner_.busy(), host_late, [&] { return settled_now(lock); });
+    const bool as_planned = followed && (course_.surprises == 0 || course_.promise.over > 0_B);  // who lacks memory is not surprised
+    course_.stride.note_step(as_planned, !planner_.busy(), host_late, [&] { return settled_now(lock); });
     follow_lateness(followed && course_.surprises == 0);
     if (measured && followed && course_.surprises == 0) retime(times.now, lock);
     if (course_.missed >= kMostMissed) course_.set(nullptr);
   }
-  if (recorder_.on_planned_step() && !course_.script) recorded_time_ = settled_now(lock) - recorded_from_;
+  if (recorder_.on_planned_step() && !course_.script) note_recorded_time(lock);
   const Nanos begin = device_.now();
   if (recorder_.end_step()) {
     auto steps = with_times(recorder_.take(), times.now);
@@ -218,11 +229,48 @@ void Engine::steer_end_step(const StepTimes& times, Lock& lock) {
   stats_.planning += device_.now() - begin;
   if (recorder_.on_planned_step() && !course_.script) recorded_from_ = settled_now(lock);
   if (course_.steps > 0 && recorded_) follow_link(), follow_host();
-  change_course(lock);
+  if (is_doubtful()) begin_doubt(lock);
+  else change_course(lock);
   retimes_ = is_time_to_retime();
+  begin_next_step();
+}
+
+void Engine::begin_next_step() {
   course_.begin_step();
   layout_.begin_step(course_.on);
   open_peak_ = open_;
+}
+
+void Engine::note_recorded_time(Lock& lock) {
+  const Nanos host = device_.now() - recorded_from_;
+  recorded_time_ = settled_now(lock) - recorded_from_;
+  recorded_late_ = (*recorded_time_ - host).count < host.count / kLateParts;
+}
+
+// After all that would make better plans of it.
+bool Engine::is_doubtful() const {
+  const std::optional<Nanos> took = course_.stride.time();
+  if (!course_.script || !took || !recorded_time_ || course_.doubted || course_.before || planner_.busy() || recorder_.on()) return false;
+  return !is_time_to_retime() && Doubt::is_due(*took, course_.promise, *recorded_time_, pace_.host_step() > 0_ns);
+}
+
+void Engine::begin_doubt(Lock& lock) {
+  doubt_.begin(course_.script, *course_.stride.time());
+  follow(nullptr, lock);
+}
+
+void Engine::end_doubted_step(Lock& lock) {
+  if (const auto better = doubt_.note_step([&] { return settled_now(lock); })) {
+    const auto script = doubt_.take();
+    if (*better) {
+      follow(script, lock);
+      course_.doubted = true;
+    } else {
+      planner_.cancel();
+      reactive_steps_ = kPatience << std::min(doubt_.decline(), kMostPatience);
+    }
+  }
+  begin_next_step();
 }
 
 // A script is changed for one that promises enough, and only after it was seen how long its own steps take: what does not
@@ -250,7 +298,12 @@ void Engine::change_course(Lock& lock) {
   course_.before = std::move(before);
 }
 
+// Null: none.
 void Engine::follow(std::shared_ptr<const Script> script, Lock& lock) {
+  if (!script) {
+    course_.set(nullptr);
+    return layout_.use(nullptr);
+  }
   tape_.plan(options_.plans->name, arena_.limit(), script->predicted(), script->took());
   const auto places = script->places();
   course_.set(std::move(script));
@@ -280,9 +333,11 @@ Nanos Engine::settled_now(Lock& lock) {
 }
 
 // A plan that takes longer than the step it was made from, which went without one, is no help; a better one may follow. One
-// that does not fit will take longer still than it says.
+// that does not fit will take longer still than it says. Where the device measured how long it waited for the host nobody knows,
+// before it is tried: see Note [Times of a step without a plan].
 bool Engine::is_worth_following(const Prediction& offered) const {
-  return course_.script || !recorded_time_ || offered.time <= *recorded_time_;
+  const bool measured = recorded_ && std::ranges::count(recorded_->timed, true) > 0;
+  return course_.script || !recorded_time_ || offered.time <= *recorded_time_ || (measured && recorded_late_);
 }
 
 void Engine::begin_recording(bool sample) {
@@ -312,7 +367,7 @@ void Engine::start_planning(SearchFrom from, bool outdated) {
   Costs costs = options_.costs;
   costs.host_step = pace_.host_step();
   planner_.start({.steps = recorded_, .costs = costs, .budget = budget, .ground = ground(), .policy = options_.plans,
-                  .rounds = options_.plan_rounds, .standing = outdated ? nullptr : course_.script, .from = from, .at_once = options_.plans_at_once,
+                  .rounds = options_.plan_rounds, .standing = outdated ? nullptr : course_.script, .from = from, .at_once = options_.plans_at_once, .threads = searching_threads(),
                   .prepare = [this](Bytes bytes, const auto& stop) { mover_.prepare_host(bytes, stop); }});
 }
 
@@ -357,14 +412,14 @@ void Engine::plan_with_more_slack() {
 }
 
 // Memory went to and fro between places and the rest: that takes more than was left to it, in granules of which some are never
-// full.
+// full. Whoever searches meanwhile searches for what will not do.
 void Engine::plan_with_more_open() {
   const Bytes most = arena_.limit() / kMostOpenParts;
-  if (open_need_ >= most || planner_.busy() || !recorded_) return;
+  if (open_need_ >= most || (course_.outdated && planner_.busy()) || !recorded_) return;
   const Bytes step = round_up(arena_.limit() / kSlackParts, options_.granule);
   const Bytes seen = layout_.misses() == 0 ? open_peak_ + open_peak_ / 4 : 0_B;  // otherwise some were there that have places
   open_need_ = std::min(std::max(open_need_, seen) + step, most);
-  start_planning(SearchFrom::choices);
+  start_planning(planner_.busy() ? SearchFrom::everywhere : SearchFrom::choices);
 }
 
 // A step by the script should want nothing else: nobody leaves unasked, and no memory is put together anew. Otherwise who
@@ -424,6 +479,7 @@ void Engine::forget_plans() {
   recorder_.abandon();
   repertoire_.forget_scripts();
   sated_ = false;
+  (void)doubt_.take();
   recorded_.reset();
   reactive_steps_ = 0;
   course_.set(nullptr);

@@ -336,7 +336,7 @@ TEST(SimulateDrift, WaysBackThatAreALittleLateBeginEarlier) {
 TEST(SimulateDrift, WhatDoesNotHelpWaysBackThatAreLateIsNotTriedForEver) {
   const Trace trace = recorded("vit_b_16_b256");
   const Bytes peak = live_curve(Liveness(trace, *find_steady_step(trace))).peak;
-  SimOptions options{.card = quick_card(), .budget = peak * 65 / 100, .policy = "hybrid", .steps = 20};
+  SimOptions options{.card = quick_card(), .budget = peak * 50 / 100, .policy = "hybrid", .steps = 20};
   options.before_step = [](int step, FakeDevice& device) {
     if (step == 12) device.set_link_percent(87);
   };
@@ -345,6 +345,34 @@ TEST(SimulateDrift, WhatDoesNotHelpWaysBackThatAreLateIsNotTriedForEver) {
   EXPECT_GT(result.steps[12].fetch, 1_ms);
   EXPECT_NE(result.steps[14].fetch, result.steps[12].fetch);  // on trial
   for (std::size_t step = 16; step < 20; ++step) EXPECT_EQ(result.steps[step].time, result.steps[12].time) << step;
+}
+
+// A plan that lacks memory promises nothing: its steps turn out longer than those without it, and the run goes on without.
+TEST(SimulateDoubt, APlanThatIsSlowerThanNoneIsGivenUp) {
+  const Trace trace = recorded("vgg16_b128");
+  const Bytes peak = live_curve(Liveness(trace, *find_steady_step(trace))).peak;
+  const SimResult result = simulate(trace, {.card = quick_card(), .budget = peak * 46 / 100, .policy = "tensile", .steps = 30});
+  ASSERT_EQ(result.steps.size(), 30u);
+  Nanos by_plan, without;
+  int planned = 0;
+  for (std::size_t step = 3; step < result.steps.size(); ++step) {
+    planned += result.steps[step].planned ? 1 : 0;
+    if (result.steps[step].planned) by_plan += result.steps[step].time;
+    else without += result.steps[step].time;
+  }
+  EXPECT_GT(planned, 3);
+  EXPECT_LT(planned, 15);
+  EXPECT_FALSE(result.steps.back().planned);
+  EXPECT_LT(without / (27 - planned), by_plan / planned);
+}
+
+// One that fits and keeps its promise is never left for that.
+TEST(SimulateDoubt, AGoodPlanIsFollowedWithoutABreak) {
+  const Trace trace = recorded("resnet50_b256");
+  const Bytes peak = live_curve(Liveness(trace, *find_steady_step(trace))).peak;
+  const SimResult result = simulate(trace, {.card = quick_card(), .budget = peak * 80 / 100, .policy = "hybrid", .steps = 30});
+  ASSERT_EQ(result.steps.size(), 30u);
+  for (std::size_t step = 5; step < result.steps.size(); ++step) EXPECT_TRUE(result.steps[step].planned) << step;
 }
 
 // What is not placed needs more than was thought at first: until plans leave it that much, memory goes to and fro in every step.
