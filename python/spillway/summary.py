@@ -29,7 +29,7 @@ def _budget_rows(stats: dict[str, Any]) -> list[tuple[str, str]]:
         ("stalls", _stalls(stats.get("stall_seconds"))),
     ]
     if stats.get("plan"):
-        rows.append(("plan", _plan(stats["plan"], stats.get("first_plan"))))
+        rows.append(("plan", _plan(stats["plan"], stats.get("first_plan"), stats.get("budget_bytes"))))
     if stats.get("violations"):
         rows.append(("VIOLATIONS", f"{_count(stats['violations'])} (a defect: the budget was crossed)"))
     return rows
@@ -75,12 +75,14 @@ def _stalls(stalls: dict[str, float] | None) -> str:
     return _seconds(sum(stalls.values())) + (f" ({', '.join(named)})" if named else "")
 
 
-def _plan(plan: dict[str, Any], first: dict[str, Any] | None) -> str:
+def _plan(plan: dict[str, Any], first: dict[str, Any] | None, budget: int | None) -> str:
     """What the plan in use promises, and what the first one did, which was there so soon."""
 
     def promise(one: dict[str, Any]) -> str:
         over = 100 * (one["step_seconds"] / one["plain_step_seconds"] - 1) if one["plain_step_seconds"] else 0.0
-        return f"{1000 * one['step_seconds']:.1f} ms a step ({over:+.1f} %), peak {_bytes(one['peak_bytes'])}"
+        lacks = one["peak_bytes"] - budget if budget is not None else 0
+        held = f" (lacks {_bytes(lacks)}: the budget is held by reaction, which takes longer)" if lacks > 0 else ""
+        return f"{1000 * one['step_seconds']:.1f} ms a step ({over:+.1f} %), peak {_bytes(one['peak_bytes'])}{held}"
 
     return promise(plan) + (f"; the first, made in {1000 * first['took_seconds']:.0f} ms: {promise(first)}" if first else "")
 

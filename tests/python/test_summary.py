@@ -16,6 +16,12 @@ def test_the_plan_is_told_beside_the_first():
     assert told == "66.0 ms a step (+10.0 %), peak 1.00 GiB; the first, made in 40 ms: 72.0 ms a step (+20.0 %), peak 1.00 GiB"
 
 
+def test_a_plan_that_does_not_fit_says_what_it_lacks():
+    assert "lacks" not in row({"plan": PLAN, "budget_bytes": PLAN["peak_bytes"]}, "plan")
+    told = row({"plan": PLAN, "budget_bytes": PLAN["peak_bytes"] - 3 * 2**20}, "plan")
+    assert "(lacks 3.00 MiB: the budget is held by reaction, which takes longer)" in told
+
+
 def test_a_run_without_a_plan_tells_none():
     assert row({"plan": None, "first_plan": None}, "plan") is None
     assert row({}, "plan") is None
