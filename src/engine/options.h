@@ -35,6 +35,7 @@ struct EngineOptions {
   int plan_rounds = 12;         // of improvement in the background
   bool places = true;           // planned steps take their blocks at places found beforehand
   bool plans_at_once = false;   // by the thread that ends the step, for runs that must come out the same every time
+  bool judges_plans = true;     // by how long their steps take; otherwise the clock has no say in whether one is followed
   Costs costs;                  // what plans reckon with
   bool poison = false;          // overwrite what has left
   bool minutes = false;         // a trace from the start tells what the engine was asked, too: see minutes.h

@@ -250,7 +250,7 @@ void Engine::note_recorded_time(Lock& lock) {
 // After all that would make better plans of it.
 bool Engine::is_doubtful() const {
   const std::optional<Nanos> took = course_.stride.time();
-  if (!course_.script || !took || !recorded_time_ || course_.doubted || course_.before || planner_.busy() || recorder_.on()) return false;
+  if (!options_.judges_plans || !course_.script || !took || !recorded_time_ || course_.doubted || course_.before || planner_.busy() || recorder_.on()) return false;
   return !is_time_to_retime() && Doubt::is_due(*took, course_.promise, *recorded_time_, pace_.host_step() > 0_ns);
 }
 
@@ -337,7 +337,7 @@ Nanos Engine::settled_now(Lock& lock) {
 // before it is tried: see Note [Times of a step without a plan].
 bool Engine::is_worth_following(const Prediction& offered) const {
   const bool measured = recorded_ && std::ranges::count(recorded_->timed, true) > 0;
-  return course_.script || !recorded_time_ || offered.time <= *recorded_time_ || (measured && recorded_late_);
+  return !options_.judges_plans || course_.script || !recorded_time_ || offered.time <= *recorded_time_ || (measured && recorded_late_);
 }
 
 void Engine::begin_recording(bool sample) {

@@ -71,7 +71,8 @@ EngineOptions engine_options(const nlohmann::json& options) {
   engine.leave = leave_of(*found);
   engine.smallest = bytes_option(options, "min_evict_bytes").value_or(engine.smallest);
   engine.poison = options.value("poison", false);
-  engine.plans_at_once = options.value("plans_at_once", false);  // for tests
+  engine.plans_at_once = options.value("plans_at_once", false);  // for tests, as the next
+  engine.judges_plans = options.value("judges_plans", true);
   return engine;
 }
 

@@ -10,6 +10,7 @@ import sys
 
 import planned
 import torch
+from at_once import plan_at_once
 
 import spillway
 
@@ -60,8 +61,7 @@ def train(case):
 
 def main() -> None:
     torch.set_num_threads(1)
-    read = spillway.api.read_options
-    spillway.api.read_options = lambda *words: read(*words) | {"plans_at_once": True}
+    plan_at_once()
     if len(sys.argv) > 2:
         spillway.enable(None if sys.argv[2] == "watch" else int(sys.argv[2]), device="cpu", policy="hybrid")
     torch.manual_seed(0)

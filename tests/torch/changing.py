@@ -10,6 +10,7 @@ import sys
 import planned
 import torch
 import varying
+from at_once import plan_at_once
 
 import spillway
 
@@ -69,6 +70,7 @@ def main() -> None:
     changes = Changes(int(each), [int(share) for share in shares])
     steps = changes.each * len(changes.shares)
     plain = train(name, steps, lambda _: None, lambda: None)
+    plan_at_once()
     spillway.enable("1GiB", device="cpu", policy=policy)
     digest = train(name, steps, changes.in_the_middle, changes.after)
     print(json.dumps({"same_bits": digest == plain, "seen": changes.seen, "stats": spillway.stats()}))

@@ -1,6 +1,8 @@
 """Trains one of a few models for some steps and prints, as JSON, a digest of every loss and parameter, and the stats.
 
-    python planned.py MODEL STEPS [BUDGET [POLICY [at_once]]]
+    python planned.py MODEL STEPS [BUDGET [POLICY [at_once|until_planned]]]
+
+at_once: plans are there at the same steps on every machine; until_planned: STEPS or more, until a step went by a plan.
 """
 
 import hashlib
@@ -8,9 +10,12 @@ import json
 import sys
 
 import torch
+from at_once import plan_at_once
 from torch import nn
 
 import spillway
+
+MOST_STEPS = 3000  # a guard against plans that are never followed, no measure of speed
 
 
 def mlp():
@@ -50,13 +55,13 @@ def digest(tensors) -> str:
 
 def train_and_tell(model, optimizer, loss_of, steps):
     losses = []
-    for _ in range(steps):
+    while len(losses) < steps or (len(losses) < MOST_STEPS and "until_planned" in sys.argv and spillway.stats()["planned_steps"] == 0):
         optimizer.zero_grad()
         loss = loss_of()
         loss.backward()
         optimizer.step()
         losses.append(loss.detach().clone())
-    told = {"digest": digest([*losses, *model.parameters(), *model.buffers()])}
+    told = {"steps": len(losses), "digest": digest([*losses, *model.parameters(), *model.buffers()])}
     if len(sys.argv) > 3:
         told["stats"] = spillway.stats()
     print(json.dumps(told))
@@ -66,9 +71,8 @@ def begin() -> tuple[str, int]:
     """The model's name and the number of steps, with Spillway on as the words after them ask for."""
     name, steps = sys.argv[1], int(sys.argv[2])
     torch.set_num_threads(1)
-    if "at_once" in sys.argv:  # plans are made by the training thread: when they are there does not depend on the machine
-        read = spillway.api.read_options
-        spillway.api.read_options = lambda *words: read(*words) | {"plans_at_once": True}
+    if "at_once" in sys.argv:
+        plan_at_once()
     if len(sys.argv) > 3:
         spillway.enable(None if sys.argv[3] == "watch" else int(sys.argv[3]), device="cpu", policy=sys.argv[4])
     torch.manual_seed(0)

@@ -3,7 +3,7 @@
 With `--spillway '{"budget": 1000000}'` it runs under the engine with these options (a budget of null only watches), with
 `--imports-only` it stops before building anything, with `--oracle` it measures the floor instead of recording tensors, with
 `--beside OTHER` a second program trains in a second thread at the same time. With `--plans-at-once` plans are made by the training
-thread: when they are there does not depend on the machine.
+thread and followed: when does not depend on the machine.
 Everything that could make two runs differ is pinned here: seeds, threads, algorithms.
 """
 
@@ -85,10 +85,10 @@ def train_all(options: argparse.Namespace) -> dict:
 
 def train_under_spillway(options: argparse.Namespace) -> dict:
     import spillway
+    from at_once import plan_at_once
 
     if options.plans_at_once:
-        read = spillway.api.read_options
-        spillway.api.read_options = lambda *words: read(*words) | {"plans_at_once": True}
+        plan_at_once()
     spillway.enable(device=options.device, **options.spillway)
     done = train_all(options) | {"stats": spillway.stats(), "resident_bytes": peak_resident_bytes()}
     spillway.disable()

@@ -18,8 +18,8 @@ def train(*words) -> dict:
 
 
 @functools.cache
-def plain_digest(model: str) -> str:
-    return train(model, STEPS)["digest"]
+def plain_digest(model: str, steps: int) -> str:
+    return train(model, steps)["digest"]
 
 
 @functools.cache
@@ -27,21 +27,36 @@ def watched(model: str) -> dict:
     return train(model, 3, "watch", "dtr")["stats"]
 
 
+def train_in(model: str, share: int, how: str) -> dict:
+    """In a share of the plain peak, checked against the plain run; returns the statistics."""
+    budget = watched(model)["peak_live_bytes"] * share // 100
+
+    run = train(model, STEPS, budget, "hybrid", how)
+
+    stats = run["stats"]
+    assert run["digest"] == plain_digest(model, run["steps"])
+    assert stats["violations"] == 0
+    assert stats["peak_bytes"] <= budget
+    return stats
+
+
 @pytest.mark.parametrize("share", [70, 50])
 @pytest.mark.parametrize("model", ["mlp", "convolutions", "attention", "wide"])
 def test_planned_steps_keep_the_budget_and_every_bit(model, share):
-    budget = watched(model)["peak_live_bytes"] * share // 100
+    stats = train_in(model, share, "at_once")
 
-    run = train(model, STEPS, budget, "hybrid")
-
-    assert run["digest"] == plain_digest(model)
-    stats = run["stats"]
-    assert stats["violations"] == 0
-    assert stats["peak_bytes"] <= budget
     assert stats["policy"] == "hybrid"
-    assert stats["planned_steps"] > 0  # when the first plan is there depends on the machine
+    assert stats["planned_steps"] >= STEPS // 2
     assert stats["moved_out_bytes"] + stats["recomputed_ops"] > 0
     assert stats["plan"]["over_bytes"] == 0
+
+
+# How soon the first is there, and whether it is faster than none, depends on the machine: the run goes on until it was followed.
+@pytest.mark.parametrize("model", ["mlp", "wide"])
+def test_plans_made_in_the_background_are_followed_at_last(model):
+    stats = train_in(model, 50, "until_planned")
+
+    assert stats["planned_steps"] > 0
     assert stats["first_plan"]["took_seconds"] > 0
 
 

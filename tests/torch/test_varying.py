@@ -78,7 +78,7 @@ def train_varying(tell, model, share, steps, policy="hybrid", *words) -> dict:
 # The detector is small: its floor is near its peak.
 @pytest.mark.parametrize(("model", "share"), [("bert", 60), ("bert", 45), ("bert_batches", 60), ("gpt", 60), ("detector", 85)])
 def test_varying_steps_keep_the_budget_and_every_bit(model, share, tell):
-    assert train_varying(tell, model, share, STEPS)["varying_steps"] >= STEPS // 4  # when sizes are seen to change depends on the machine
+    train_varying(tell, model, share, STEPS)  # with plans made in the background: when they are there depends on the machine
 
 
 def test_the_last_batch_of_an_epoch_keeps_the_budget_and_every_bit(tell):
@@ -86,7 +86,7 @@ def test_the_last_batch_of_an_epoch_keeps_the_budget_and_every_bit(tell):
 
 
 def test_mimose_keeps_the_budget_and_every_bit(tell):
-    assert train_varying(tell, "gpt", 60, STEPS, "mimose")["varying_steps"] >= STEPS // 4  # when sizes are seen to change depends on the machine
+    assert train_varying(tell, "gpt", 60, STEPS, "mimose", "at_once")["varying_steps"] >= STEPS // 2
 
 
 # Short batches until nothing is left to learn of them, and then batches more than twice as long as any before.

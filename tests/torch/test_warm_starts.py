@@ -23,11 +23,11 @@ def train(folder, script, *words) -> tuple[dict, str]:
 def test_the_second_run_starts_warm_and_a_bad_file_is_told_and_harmless(tmp_path):
     folder = str(tmp_path / "kept")
 
-    first, _ = train(folder, "planned", "mlp", STEPS, BUDGET, "hybrid")
-    second, said = train(folder, "planned", "mlp", STEPS, BUDGET, "hybrid")
+    first, _ = train(folder, "planned", "mlp", STEPS, BUDGET, "hybrid", "at_once")
+    second, said = train(folder, "planned", "mlp", STEPS, BUDGET, "hybrid", "at_once")
     (file,) = pathlib.Path(folder).glob("*.steps")
     file.write_bytes(file.read_bytes()[:-100])
-    third, told = train(folder, "planned", "mlp", STEPS, BUDGET, "hybrid")
+    third, told = train(folder, "planned", "mlp", STEPS, BUDGET, "hybrid", "at_once")
 
     assert first["stats"]["cache"] == {"warm": False, "problem": None}
     assert second["stats"]["cache"] == {"warm": True, "problem": None}
