@@ -32,7 +32,8 @@ void Engine::set_policy(ReactivePolicy policy, Leave leave, const PlanPolicy* pl
   options_.leave = leave;
   options_.plans = plans;
   mover_.watch_rates(plans != nullptr);
-  forget_plans();
+  leave_plans();
+  repertoire_.forget_scripts();
   follows_ = true;
 }
 
@@ -123,7 +124,8 @@ void Engine::set_budget(std::optional<Bytes> budget) {
 // The rest of this step is left to the evictor. What was recorded is as true as before: the next may have a plan already.
 void Engine::plan_for_budget() {
   auto steps = recorded_;
-  forget_plans();
+  leave_plans();
+  repertoire_.change_room();
   if (!steps || !plans()) return;
   recorded_ = std::move(steps);
   start_planning(SearchFrom::nothing);

@@ -458,7 +458,7 @@ class Engine {
   [[nodiscard]] Ground ground() const { return {.from = arena_.placed_from(), .limit = arena_.limit(), .alignment = options_.alignment, .granule = options_.granule, .open = open_need_}; }
   [[nodiscard]] bool recall();
   void remember(const std::shared_ptr<const RecordedSteps>& steps, Lock& lock);
-  void forget_plans();
+  void leave_plans();
   void plan_for_budget();
   void before_write(Record* record, Lock& lock);
   void turn_drops_into_moves(std::span<const Use> uses, Lock& lock);

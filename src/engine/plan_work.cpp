@@ -84,14 +84,20 @@ void PlanWork::run() {
 
 Bytes PlanWork::smallest() const { return std::max(request_.smallest, task_.budget / (task_.foreseen ? kSmallestForeseen : kSmallestParts)); }
 
-// Without places, which are found for a better one. Who has a script, or waits for one, has no use for it.
+// Who has a script, or waits for one, has no use for it.
 void PlanWork::begin_by_price() {
-  if (!task_.policy->improves || task_.quick || task_.foreseen || task_.standing || task_.from != SearchFrom::nothing) return;
+  is_begun_ = !task_.policy->improves || task_.quick || task_.foreseen || task_.standing || task_.from != SearchFrom::nothing;
+  if (is_begun_) return;
   PlanRequest request = request_;
   request.smallest = smallest();
-  const Plan plan = plan_by_price(request);
-  if (plan.gaps.empty() || plan.predicted.over > 0_B) return;
-  publish(std::make_shared<Script>(*task_.steps, step_, plan, request.budget));
+  begin_anywhere(request, plan_by_price(request));
+}
+
+// Without places, which are found for a better one and may take a hundred times as long.
+void PlanWork::begin_anywhere(const PlanRequest& request, const Plan& plan) {
+  if (is_begun_ || plan.gaps.empty() || plan.predicted.over > 0_B) return;
+  is_begun_ = true;
+  publish(write(request, plan, /*place=*/false));
 }
 
 // Small storages are not worth the host's time, unless it takes them.
@@ -114,6 +120,7 @@ void PlanWork::begin() {
 
 std::shared_ptr<Script> PlanWork::plan_and_place() {
   plan_ = task_.policy->plan(request_, plan_);
+  begin_anywhere(request_, plan_);
   PlanRequest less = request_;
   Plan placed = plan_;
   auto script = try_place(less, placed);

@@ -33,6 +33,7 @@ class PlanWork {
  private:
   // The first for whoever has none, soon.
   void begin_by_price();
+  void begin_anywhere(const PlanRequest& request, const Plan& plan);
   // The first of the search, with places for its blocks, or without any where those would cost too much.
   void begin();
   // What is worth a decision.
@@ -62,6 +63,7 @@ class PlanWork {
   std::optional<Prediction> standing_;
   Plan told_;                         // the latest that was published
   std::vector<Plan> best_;            // of the latest search, whether they have places or not
+  bool is_begun_ = false;             // there is something to follow already
   bool placed_ = false;               // who has places does not give them up
   std::optional<Prediction> in_vain_; // that had no places
   std::optional<Bytes> tighter_;      // what a plan should be made for whose blocks would fit, as the latest without places shows

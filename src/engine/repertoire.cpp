@@ -26,6 +26,7 @@ constexpr std::size_t kMostAsked = 16;      // of a kind: those that came last
 constexpr std::size_t kMostKinds = 16;
 constexpr double kCells = 16;               // that the range of sizes is cut into
 constexpr double kFinest = 1.02, kCoarsest = 1.10;
+constexpr double kReach = 1.25, kLeastReach = 1.05;  // times the largest seen
 constexpr std::size_t kMostFitting = 8;
 constexpr std::size_t kMostTrims = 8;       // of a script: sizes come again
 constexpr double kAlike = 0.01;             // a peak that much lower will do
@@ -231,7 +232,7 @@ Repertoire::Found Repertoire::find_script(Kind& kind, Bytes room) {
   const bool is_there = made != nullptr && made->script;
   if (is_there) ask_again(kind, *made, room);
   const bool is_good = is_there && made->room <= room + part_of(room, kSameRoom);
-  if (is_good && made->at == now_) return {.script = made->script};
+  if (is_good && made->at == now_ && made->room >= room) return {.script = made->script};
   if (is_good) {
     if (Found known = find_trim(*made, now_, room); known.script) return known;
   }
@@ -250,6 +251,9 @@ Repertoire::Found Repertoire::find_script(Kind& kind, Bytes room) {
   return find_enough(kind, *kind.foreseen, peak, room - predicted->margin);
 }
 
+// What the script leaves at its own size, by the count of reuse.h, and what there is more room than it was made for.
+Bytes Repertoire::leaves(const Made& made, Bytes room) { return made.script->peak_beside_gaps() + std::max(room - made.room, 0_B); }
+
 Repertoire::Found Repertoire::find_trim(const Made& made, const Signature& at, Bytes room) {
   const auto known = std::ranges::find_if(made.trims, [&](const Trim& trim) { return trim.at == at && trim.room == room; });
   return known == made.trims.end() ? Found{} : Found{.script = made.script, .spared = known->spared};
@@ -257,7 +261,7 @@ Repertoire::Found Repertoire::find_trim(const Made& made, const Signature& at, B
 
 // Where the step is larger than the forecast had it when the script was made, all of the script is needed.
 Repertoire::Found Repertoire::trim(Made& made, const Signature& at, const Liveness& step, Bytes margin, Bytes room) {
-  Reuse reuse = reuse_gaps(step, made.script->gaps(), std::min(room - margin, made.script->peak_beside_gaps()), made.script->spared_in_order());
+  Reuse reuse = reuse_gaps(step, made.script->gaps(), std::min(room - margin, leaves(made, room)), made.script->spared_in_order());
   if (made.trims.size() == kMostTrims) made.trims.erase(made.trims.begin());
   made.trims.push_back({at, room, reuse.spared});
   return {.script = made.script, .spared = std::move(reuse.spared)};
@@ -286,7 +290,7 @@ Repertoire::Found Repertoire::find_enough(const Kind& kind, const Liveness& step
   if (next == made.end() && next != made.begin()) --next;
   for (int tries = 0; next != made.end() && tries < kMostTries; ++next, ++tries) {
     const Script& script = *(*next)->script;
-    const Bytes limit = std::min(room, script.peak_beside_gaps());
+    const Bytes limit = std::min(room, leaves(**next, room));
     Reuse reuse = reuse_gaps(step, script.gaps(), limit, script.spared_in_order());
     if (static_cast<double>(reuse.peak.count) > static_cast<double>(limit.count) * kNearlyEnough) continue;
     return {.script = (*next)->script, .reused = true, .spared = std::move(reuse.spared)};
@@ -351,6 +355,19 @@ bool Repertoire::is_asked() const {
   return std::ranges::any_of(kinds_, [](const Kind& kind) { return !kind.asked.empty(); });
 }
 
+// A little more than the largest seen: its script, trimmed, is enough for whatever comes until there is one of its own.
+std::optional<Signature> Repertoire::find_reach(const Kind& kind) {
+  const std::size_t count = kind.forecast->coordinates().size();
+  const auto reaches = [&](const Made& made) {
+    const auto far = [&](std::size_t i) { return made.at[i] >= kind.forecast->range(i).second * kLeastReach; };
+    return made.at.size() == count && std::ranges::all_of(std::views::iota(std::size_t{0}, count), far);
+  };
+  if (count == 0 || std::ranges::any_of(kind.made, reaches)) return std::nullopt;
+  Signature at;
+  for (std::size_t i = 0; i < count; ++i) at.push_back(kind.forecast->range(i).second * kReach);
+  return round_up_to_grid(kind, at);
+}
+
 // Only along one coordinate: with more there are too many cells that never occur.
 std::optional<Signature> Repertoire::find_hole(Kind& kind) {
   if (kind.forecast->coordinates().size() != 1 || kind.made.size() >= kMostScripts) return std::nullopt;
@@ -396,6 +413,9 @@ std::optional<Repertoire::Order> Repertoire::next_order() {
     ++kind.ordered;
     return order_again(kind, kind.made.back(), /*quick=*/true);
   };
+  for (Kind& kind : std::views::reverse(kinds_)) {
+    if (auto reach = order(kind, find_reach(kind))) return reach;
+  }
   for (Kind& kind : std::views::reverse(kinds_)) {
     if (auto asked = order(kind, next_asked(kind))) return asked;
   }
@@ -454,6 +474,15 @@ std::size_t Repertoire::script_count() const {
   std::size_t count = 0;
   for (const Kind& kind : kinds_) count += static_cast<std::size_t>(std::ranges::count_if(kind.made, [](const Made& made) { return made.script != nullptr; }));
   return count;
+}
+
+void Repertoire::change_room() {
+  for (Kind& kind : kinds_) {
+    std::erase_if(kind.made, [](const Made& made) { return !made.script; });
+    kind.asked.clear(), kind.fitting.clear();
+    kind.strays = 0;
+  }
+  watching_ = false;
 }
 
 void Repertoire::forget_scripts() {

@@ -72,8 +72,8 @@ class Repertoire {
   [[nodiscard]] bool is_asked() const;
   // How often all the scripts of a kind were replaced by others: more sizes come than there is room to plan for.
   [[nodiscard]] std::int64_t turnover() const;
-  // What was asked for and not there, what was made when less was known, then whatever lies in the range of sizes; when all
-  // of those are there, better ones.
+  // One that would be enough for all sizes seen, what was asked for and not there, what was made when less was known, then whatever lies
+  // in the range of sizes; when all of those are there, better ones.
   [[nodiscard]] std::optional<Order> next_order();
   struct Wanted {
     Order order;
@@ -88,6 +88,8 @@ class Repertoire {
   // For what begin_script was told last; a better one replaces it.
   void keep(std::shared_ptr<const Script> script);
   [[nodiscard]] std::size_t script_count() const;
+  // There is more room or less: scripts know what they were made for, what had room may have none.
+  void change_room();
   // What was planned holds no longer; what was learnt does.
   void forget_scripts();
 
@@ -149,6 +151,7 @@ class Repertoire {
   [[nodiscard]] static Signature round_up_to_grid(const Kind& kind, const Signature& at);
   [[nodiscard]] static Made* find_made(Kind& kind, const Signature& at, double most_above);
   [[nodiscard]] Found find_script(Kind& kind, Bytes room);
+  [[nodiscard]] static Bytes leaves(const Made& made, Bytes room);
   // The script of a size a little above, without what is in vain at this one.
   [[nodiscard]] static Found find_trim(const Made& made, const Signature& at, Bytes room);
   [[nodiscard]] static Found trim(Made& made, const Signature& at, const Liveness& step, Bytes margin, Bytes room);
@@ -158,6 +161,7 @@ class Repertoire {
   static void note_fitting(Kind& kind, const Signature& at);
   static void ask(Kind& kind, const Signature& at);
   static void ask_again(Kind& kind, Made& made, Bytes room);
+  [[nodiscard]] static std::optional<Signature> find_reach(const Kind& kind);
   [[nodiscard]] static std::optional<Signature> find_hole(Kind& kind);
   [[nodiscard]] static std::optional<Signature> next_asked(Kind& kind);
   // One that was made when less was known.

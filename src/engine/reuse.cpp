@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdint>
+#include <limits>
 
 #include "liveness/curve.h"
 
@@ -10,7 +12,7 @@ namespace spillway {
 
 namespace {
 
-constexpr std::size_t kMostVisits = 100'000;  // of ops while gaps are spared: a tenth of a millisecond (bench/repertoire.cpp)
+constexpr std::size_t kMostLooks = 512;  // at gaps that may be spared: a tenth of a millisecond where there are 3,000 ops (bench/repertoire.cpp)
 
 struct Stretch {
   OpPlace begin = 0, end = 0;
@@ -40,27 +42,68 @@ std::vector<std::int64_t> bytes_beside(const Liveness& step, std::span<const Gap
 
 Bytes most_of(std::span<const std::int64_t> bytes) { return {bytes.empty() ? 0 : std::ranges::max(bytes)}; }
 
+// Bytes by op: the most of a stretch and more for all of one, both in the logarithm of the ops. A node has the most of its ops, whose
+// own nodes do not know what was added to all of them.
+class Skyline {
+ public:
+  explicit Skyline(std::span<const std::int64_t> bytes) : leaves_(std::bit_ceil(std::max<std::size_t>(bytes.size(), 1))), most_(2 * leaves_, kNone), added_(leaves_) {
+    std::ranges::copy(bytes, most_.begin() + static_cast<std::ptrdiff_t>(leaves_));
+    for (std::size_t node = leaves_ - 1; node > 0; --node) most_[node] = std::max(most_[2 * node], most_[2 * node + 1]);
+  }
+
+  [[nodiscard]] std::int64_t most() const { return most_[1]; }
+  [[nodiscard]] std::int64_t most(const Stretch& over) const { return over.begin < over.end ? most(over, 1, 0, leaves_) : kNone; }
+  void add(const Stretch& over, std::int64_t bytes) {
+    if (over.begin < over.end) add(over, bytes, 1, 0, leaves_);
+  }
+
+ private:
+  static constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::min() / 2;
+
+  [[nodiscard]] std::int64_t most(const Stretch& over, std::size_t node, std::size_t begin, std::size_t end) const {
+    if (over.begin <= begin && end <= over.end) return most_[node];
+    const std::size_t middle = (begin + end) / 2;
+    std::int64_t found = kNone;
+    if (over.begin < middle) found = most(over, 2 * node, begin, middle);
+    if (over.end > middle) found = std::max(found, most(over, 2 * node + 1, middle, end));
+    return found + added_[node];
+  }
+
+  void add(const Stretch& over, std::int64_t bytes, std::size_t node, std::size_t begin, std::size_t end) {
+    if (over.begin <= begin && end <= over.end) {
+      most_[node] += bytes;
+      if (node < leaves_) added_[node] += bytes;
+      return;
+    }
+    const std::size_t middle = (begin + end) / 2;
+    if (over.begin < middle) add(over, bytes, 2 * node, begin, middle);
+    if (over.end > middle) add(over, bytes, 2 * node + 1, middle, end);
+    most_[node] = std::max(most_[2 * node], most_[2 * node + 1]) + added_[node];
+  }
+
+  std::size_t leaves_;
+  std::vector<std::int64_t> most_, added_;
+};
+
 }  // namespace
 
 Bytes peak_beside(const Liveness& step, std::span<const Gap> gaps) { return most_of(bytes_beside(step, gaps)); }
 
 Reuse reuse_gaps(const Liveness& step, std::span<const Gap> gaps, Bytes limit, std::span<const std::uint32_t> order) {
-  std::vector<std::int64_t> bytes = bytes_beside(step, gaps);
+  const std::vector<std::int64_t> bytes = bytes_beside(step, gaps);
   Reuse found{.peak = most_of(bytes), .spared = {}};
   if (found.peak > limit) return found;
   found.spared.resize(gaps.size());
-  std::size_t visits = 0;
-  for (std::size_t nth = 0; nth < gaps.size() && visits < kMostVisits; ++nth) {
+  Skyline skyline(bytes);
+  for (std::size_t nth = 0; nth < std::min(gaps.size(), kMostLooks); ++nth) {
     const std::size_t at = order.empty() ? gaps.size() - 1 - nth : order[nth];
     const std::int64_t size = step.storages()[gaps[at].storage].size.count;
     const auto both = stretches_of(gaps[at], step.op_count());
-    const auto of = [&](const Stretch& stretch) { return std::span(bytes).subspan(stretch.begin, stretch.end - stretch.begin); };
-    visits += of(both[0]).size() + of(both[1]).size();
-    if (std::max(most_of(of(both[0])), most_of(of(both[1]))).count + size > limit.count) continue;
+    if (std::max(skyline.most(both[0]), skyline.most(both[1])) + size > limit.count) continue;
     found.spared[at] = true;
-    for (const Stretch& stretch : both) std::ranges::for_each(of(stretch), [&](std::int64_t& sum) { sum += size; });
+    for (const Stretch& stretch : both) skyline.add(stretch, size);
   }
-  found.peak = most_of(bytes);
+  found.peak = {std::max<std::int64_t>(skyline.most(), 0)};
   return found;
 }
 

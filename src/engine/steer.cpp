@@ -472,12 +472,11 @@ void Engine::move_house(Lock& lock) {
   lock.lock();
 }
 
-// What was planned holds no longer.
-void Engine::forget_plans() {
+// The rest of the step goes without one; what repeats is planned anew.
+void Engine::leave_plans() {
   let_outliving_go(std::numeric_limits<std::size_t>::max());
   planner_.cancel();
   recorder_.abandon();
-  repertoire_.forget_scripts();
   sated_ = false;
   (void)doubt_.take();
   recorded_.reset();

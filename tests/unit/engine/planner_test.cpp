@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "engine/plan_work.h"
 #include "liveness/curve.h"
 #include "plan/prices.h"
 #include "support/step_maker.h"
@@ -91,6 +92,26 @@ TEST_F(SearchFromTest, TheFirstPlanIsByPricesAndToldBesideTheBest) {
 
   (void)plan(SearchFrom::choices, /*quick=*/true);
   EXPECT_EQ(planner.first()->predicted.time, first);  // of the same step
+}
+
+// Places take a hundred times as long to find as a plan.
+TEST_F(SearchFromTest, WherePricesFindNothingThatFitsTheFirstPlanIsThereBeforeItsPlaces) {
+  const Liveness step(steps->trace, *find_step(steps->trace, StepRecorder::kStep));
+  PlanTask tight = task(SearchFrom::nothing, /*quick=*/false);
+  const auto lacks = [&](auto plan) { return plan({.step = step, .costs = kCard, .budget = tight.budget}).predicted.over > 0_B; };
+  while (tight.budget > peak / 10 && !(lacks(plan_by_price) && !lacks([](const PlanRequest& request) { return plan_hybrid(request); }))) tight.budget -= peak / 200;
+  ASSERT_GT(tight.budget, peak / 10);
+  tight.ground = {.from = 2_MiB, .limit = peak};
+  tight.rounds = 1;
+
+  Plan plan;
+  std::vector<std::shared_ptr<Script>> told;
+  PlanWork(tight, step, plan, {.is_stale = [] { return false; }, .is_untaken = [] { return false; }, .publish = [&](auto script) { told.push_back(std::move(script)); }}).run();
+
+  ASSERT_GE(told.size(), 2u);
+  EXPECT_EQ(told.front()->places(), nullptr);
+  EXPECT_EQ(told.front()->predicted().over, 0_B);
+  EXPECT_NE(told.back()->places(), nullptr);
 }
 
 TEST_F(SearchFromTest, APlanMadeBesideTrainingSaysHowLongThatTook) {

@@ -24,6 +24,7 @@ TEST(Repertoire, StepsOfOneSizeNeedOneScript) {
 TEST(Repertoire, WhatWasAskedForIsThereTheNextTime) {
   Repertoire repertoire;
   for (const int length : {100, 200, 150}) repertoire.observe(recorded(length));
+  pass_reach(repertoire);
   ASSERT_TRUE(repertoire.varies());
 
   EXPECT_EQ(find(repertoire, 170), nullptr);
@@ -40,6 +41,7 @@ TEST(Repertoire, WhatWasAskedForIsThereTheNextTime) {
 TEST(Repertoire, APlanIsMadeForNoLessThanTheStepNeeds) {
   Repertoire repertoire;
   for (const int length : {100, 200, 150}) repertoire.observe(recorded(length));
+  pass_reach(repertoire);
   (void)find(repertoire, 170);
 
   const auto wanted = next_wanted(repertoire, kNoRoom);
@@ -47,6 +49,22 @@ TEST(Repertoire, APlanIsMadeForNoLessThanTheStepNeeds) {
   ASSERT_TRUE(wanted);
   EXPECT_GE(live_curve(*wanted->step).peak, peak_of(*recorded(170)));
   EXPECT_LE(live_curve(*wanted->step).peak, peak_of(*recorded(190)));
+}
+
+// ids take 8 bytes a token.
+TEST(Repertoire, TheFirstPlanIsForALittleMoreThanAllThatWasSeen) {
+  Repertoire repertoire;
+  for (const int length : {100, 200, 150}) repertoire.observe(recorded(length));
+  (void)find(repertoire, 170);
+
+  const auto first = repertoire.next_order(), second = repertoire.next_order();
+
+  ASSERT_TRUE(first && second);
+  EXPECT_GE(first->at.at(0), 8 * 250);
+  EXPECT_LE(first->at.at(0), 8 * 280);
+  EXPECT_LT(second->at.at(0), 8 * 190);  // what was asked for
+  repertoire.observe(recorded(290));
+  EXPECT_GE(repertoire.next_order()->at.at(0), 8 * 362);
 }
 
 TEST(Repertoire, WhatIsNoLongerWantedIsNotBegun) {
@@ -178,6 +196,7 @@ TEST(Repertoire, FewerAndLongerRowsAreNotSaidToFit) {
 TEST(Repertoire, WhatIsUsedStaysWhereOthersComeAndGo) {
   Repertoire repertoire;
   learn_rows(repertoire);
+  pass_reach(repertoire);
   const auto look = [&](std::int64_t rows, std::int64_t length) { return find_rows(repertoire, rows, length, kNoRoom); };
   const auto plan = [&] {
     const auto wanted = next_wanted(repertoire, kNoRoom);
@@ -221,6 +240,7 @@ TEST(Repertoire, WhatFittedIsPlannedForWhereThereIsLessRoom) {
 TEST(Repertoire, AScriptForALittleMoreIsNotTakenWhereTheStepFits) {
   Repertoire repertoire;
   for (const int length : {100, 200, 150}) repertoire.observe(recorded(length));
+  pass_reach(repertoire);
   const Bytes room = peak_of(*recorded(165));
   EXPECT_EQ(find(repertoire, 170, room), nullptr);
   const auto wanted = next_wanted(repertoire, room);
@@ -236,6 +256,7 @@ TEST(Repertoire, AScriptForALittleMoreIsNotTakenWhereTheStepFits) {
 TEST(Repertoire, WhatWasPlannedWhenLessWasKnownIsPlannedAgain) {
   Repertoire repertoire;
   for (const int length : {100, 200}) repertoire.observe(recorded(length));
+  pass_reach(repertoire);
   EXPECT_EQ(find(repertoire, 170), nullptr);
   const auto early = next_wanted(repertoire, kNoRoom);
   ASSERT_TRUE(early);
@@ -289,7 +310,7 @@ std::shared_ptr<const RecordedSteps> with_a_gap(std::int64_t length) {
 TEST(Repertoire, APlanForALargerSizeIsTakenWhereThereIsNoOther) {
   Repertoire repertoire;
   for (const int length : {100, 200, 150}) repertoire.observe(with_a_gap(length));
-  const auto wanted = next_wanted(repertoire, kNoRoom);  // the largest
+  const auto wanted = next_wanted(repertoire, kNoRoom);  // larger than all
   ASSERT_TRUE(wanted);
   Plan plan;
   for (const Gap& gap : find_gaps(*wanted->step)) {
@@ -305,8 +326,9 @@ TEST(Repertoire, APlanForALargerSizeIsTakenWhereThereIsNoOther) {
   };
 
   EXPECT_TRUE(found_for(120, 1_MiB).fits);
-  const auto needed = found_for(120, 900_KiB), not_enough = found_for(120, 400_KiB);
+  const auto needed = found_for(120, 900_KiB), larger = found_for(220, 1_MiB), not_enough = found_for(120, 400_KiB);
   EXPECT_TRUE(needed.reused);
+  EXPECT_TRUE(larger.reused);  // than any seen
   EXPECT_EQ(needed.spared, std::vector<bool>{false});
   EXPECT_EQ(not_enough.script, nullptr);
   EXPECT_TRUE(repertoire.is_asked());
@@ -316,6 +338,7 @@ TEST(Repertoire, AStepThatWentAnotherWayOnceDoesNotStandBeforeTheOthers) {
   Repertoire repertoire;
   for (const int length : {100, 200, 150}) repertoire.observe(recorded(length));
   repertoire.observe(odd_one(170));
+  pass_reach(repertoire);
 
   EXPECT_EQ(find(repertoire, 170), nullptr);
   const auto wanted = next_wanted(repertoire, kNoRoom);

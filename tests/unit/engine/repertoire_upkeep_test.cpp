@@ -183,6 +183,7 @@ TEST(Repertoire, WhatTheStepBeforeReturnedDoesNotLiveOn) {
 TEST(Repertoire, AScriptForMoreRoomThanThereIsIsNotTakenAndAskedForAgain) {
   Repertoire repertoire;
   for (const int length : {100, 200, 150}) repertoire.observe(recorded(length));
+  pass_reach(repertoire);
   const Bytes room = 2_MiB, less = 1800_KiB;
   EXPECT_EQ(find(repertoire, 170, room), nullptr);
   const auto early = next_wanted(repertoire, room);
@@ -208,6 +209,7 @@ TEST(Repertoire, AScriptForMoreRoomThanThereIsIsNotTakenAndAskedForAgain) {
 TEST(Repertoire, AScriptIsMadeAgainForMoreRoomAFewTimes) {
   Repertoire repertoire;
   for (const int length : {100, 200, 150}) repertoire.observe(recorded(length));
+  pass_reach(repertoire);
   (void)find(repertoire, 170, 1_MiB);
   repertoire.keep(script_for(*next_wanted(repertoire, 1_MiB)));
 
@@ -228,6 +230,7 @@ TEST(Repertoire, AScriptIsMadeAgainForMoreRoomAFewTimes) {
 TEST(Repertoire, AScriptThatIsMadeAgainIsNoOther) {
   Repertoire repertoire;
   for (const int length : {100, 200, 150}) repertoire.observe(recorded(length));
+  pass_reach(repertoire);
 
   Bytes room = 2_MiB;
   for (int i = 0; i < 70; ++i, room = room * 97 / 100) {
@@ -245,6 +248,7 @@ TEST(RepertoireUpkeep, AKindWhoseStepsGoAnotherWayNowStandsBehindTheOthers) {
   Repertoire repertoire;
   learn_well(repertoire);
   for (const int length : {100, 240}) repertoire.observe(odd_one(length));
+  for (int kind = 0; kind < 2; ++kind) pass_reach(repertoire);
   const auto kind_of = [&](std::int64_t length) {
     (void)find(repertoire, length);
     return next_wanted(repertoire, kNoRoom)->order.steps->shapes.back();
@@ -278,33 +282,53 @@ std::shared_ptr<const RecordedSteps> deep(std::int64_t length) {
   return std::make_shared<const RecordedSteps>(std::move(steps));
 }
 
-// Of 200 tokens twenty activations stay, 1,600,000 bytes; of 185 there is room for one more.
-TEST(RepertoireUpkeep, AScriptForALittleMoreIsTakenWithoutWhatIsInVain) {
+// By its script for 200 tokens in 2 MiB twenty of thirty activations stay, 1,600,000 bytes.
+class DeepStep : public ::testing::Test {
+ protected:
   Repertoire repertoire;
-  for (const int length : {100, 200, 150}) repertoire.observe(deep(length));
-  const auto wanted = next_wanted(repertoire, 2_MiB);
-  ASSERT_TRUE(wanted);
-  Plan plan;
-  for (const Gap& gap : find_gaps(*wanted->step)) {
-    if (gap.ends == GapEnd::access && gap.begin <= 10 && wanted->step->storages()[gap.storage].size == 80000_B) plan.gaps.push_back({.gap = gap, .remedy = Remedy::drop});
-  }
-  ASSERT_EQ(plan.gaps.size(), 10u);
-  repertoire.keep(std::make_shared<const Script>(*wanted->order.steps, *wanted->step, plan, 2_MiB, nullptr, std::vector<OpPlace>{}, /*any_size=*/true));
 
-  const auto spared_for = [&](std::int64_t length) {
+  void SetUp() override {
+    for (const int length : {100, 200, 150}) repertoire.observe(deep(length));
+    pass_reach(repertoire);
+    const auto wanted = next_wanted(repertoire, 2_MiB);
+    ASSERT_TRUE(wanted);
+    Plan plan;
+    for (const Gap& gap : find_gaps(*wanted->step)) {
+      if (gap.ends == GapEnd::access && gap.begin <= 10 && wanted->step->storages()[gap.storage].size == 80000_B) plan.gaps.push_back({.gap = gap, .remedy = Remedy::drop});
+    }
+    ASSERT_EQ(plan.gaps.size(), 10u);
+    repertoire.keep(std::make_shared<const Script>(*wanted->order.steps, *wanted->step, plan, 2_MiB, nullptr, std::vector<OpPlace>{}, /*any_size=*/true));
+  }
+
+  std::optional<std::ptrdiff_t> spared_for(std::int64_t length, Bytes room = 2_MiB) {
     repertoire.begin_step();
     repertoire.op(11, {{{Bytes{8 * length}}, {}, {Bytes{400 * length}}}});
-    const Repertoire::Found found = repertoire.find_script(2_MiB);
-    EXPECT_NE(found.script, nullptr);
+    const Repertoire::Found found = repertoire.find_script(room);
     EXPECT_FALSE(found.reused);
-    return std::ranges::count(found.spared, true);
-  };
+    return found.script ? std::optional(std::ranges::count(found.spared, true)) : std::nullopt;
+  }
+};
 
+// Of 185 there is room for one more.
+TEST_F(DeepStep, AScriptForALittleMoreIsTakenWithoutWhatIsInVain) {
   EXPECT_EQ(spared_for(200), 0);
   EXPECT_EQ(spared_for(185), 1);
   EXPECT_EQ(spared_for(185), 1);  // known by now
   repertoire.observe(deep(185));
   EXPECT_EQ(spared_for(185), 1);
+}
+
+TEST_F(DeepStep, WhereThereIsMoreRoomThanItWasMadeForLessLeaves) {
+  EXPECT_EQ(spared_for(200), 0);
+  EXPECT_EQ(spared_for(200, 2_MiB + 80000_B), 1);
+  EXPECT_EQ(spared_for(200, 2_MiB + 160000_B), 2);
+}
+
+TEST_F(DeepStep, ScriptsStayWhenTheRoomChangesAndGoWhenThePolicyDoes) {
+  repertoire.change_room();
+  EXPECT_EQ(spared_for(185), 1);
+  repertoire.forget_scripts();
+  EXPECT_EQ(spared_for(185), std::nullopt);
 }
 
 }  // namespace
