@@ -1,5 +1,8 @@
 """`bench/account`: its parts add up, and what it names is what the simulated run did."""
 
+import importlib.machinery
+import importlib.util
+import json
 import os
 import re
 import sys
@@ -56,3 +59,22 @@ def test_a_budget_that_cannot_be_met_is_told(account, tmp_path):
     made = Step(3, 6)
     made.write(tmp_path / "step.jsonl")
     assert "does not fit" in account(tmp_path / "step.jsonl", "--shares", "1")
+
+
+def test_the_step_is_drawn_in_the_card_s_time(account, root, tmp_path):
+    """Its ops follow each other, wait for the copies that are late, and take as long as the simulated step did."""
+    text = account(root / "traces" / "vgg16_b128.json.gz", "--shares", "46", "--pages", tmp_path)
+    assert (tmp_path / "vgg16_b128-46.html").stat().st_size > 50_000
+
+    loader = importlib.machinery.SourceFileLoader("account", str(root / "bench" / "account"))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("account", loader))
+    loader.exec_module(module)
+    module.tool("import", root / "traces" / "vgg16_b128.json.gz", "-o", tmp_path / "step.spt")
+    words = ("--budget", "46%", "--steps", 14, "--trace", tmp_path / "run.spt", "--json")
+    last = json.loads(module.tool("simulate", tmp_path / "step.spt", *words))["steps"][-1]
+    lines = module.Step(module.export(tmp_path / "run.spt"), {}).on_the_card(last)
+    begin = next(line["at"] for line in reversed(lines) if line.get("event") == "step_begin")
+    ran = [line for line in lines if line.get("event") in ("op", "recompute") and line["start"] >= begin]
+    assert all(one["start"] + one["duration"] <= next_one["start"] + 1 for one, next_one in zip(ran, ran[1:]))
+    assert lines[-1]["at"] - begin == pytest.approx(last["time_ns"], rel=0.01)
+    assert f"{last['time_ns'] / 1e6:.1f} ms beside" in text
