@@ -57,6 +57,18 @@ def test_a_recorded_step_is_bounded_above_nothing_and_below_its_plan(root, run):
     assert "does not fit" in rows[1][3] and "lacks" in rows[1][4]
 
 
+def test_dearer_copies_raise_the_bound(limit):
+    idle = [(f"idle{at}", ["x"], 10_000_000, 0, [f"idle{at}", f"idle{at}.0"], 1) for at in range(4)]
+    around = [(name, ["x"], 10_000_000, 0, [name], 0) for name in ("before", "after")]  # time for the ways out and back
+    told = lines(("kept", ["x"], 1000, 0, [], 0), around[0], *idle, around[1], ("last", ["kept"], 100, 0, ["kept"], 0))
+    next(line for line in told if line.get("name") == "kept")["replayable"] = False  # so it can only be moved
+    step = limit.Step(told, {})
+    budget = max(step.memory()) - 32 * MIB
+    free, unless_told, dear = (limit.Limit(step, budget, *price).solve() * step.time / 1e6 for price in ([(0, 0)], [], [(0.5, 1.5)]))
+    assert free == pytest.approx(0, abs=1e-6) and dear == pytest.approx(2 * 32 / 1024)
+    assert free < unless_told < dear
+
+
 def lines(*ops):
     """One step: x is there before, each op makes what it is named after; (name, reads, time, lean, sizes of what else it makes)."""
     events, ids, dead = [{"event": "step_begin", "step": 0}], {"x": 0}, {}
