@@ -4,9 +4,9 @@
 //   once, and everything stays   (speed-centric)    where  sum(lf_1..s) + lb_s <= l_peak = max(l_i)
 //   for each backward anew       (memory-centric)   otherwise
 //
-// As much of it as the budget asks for: nothing, the moves, the drops with every segment run again once, then the choice above,
-// which stays only where the timeline finds that it takes less. Layers are dear by their type in the paper and by their time here: a
-// step knows no types, and what convolutions are to a 2017 network, matrix products are to a transformer.
+// As much of it as the budget asks for: nothing, the moves, the drops with every segment run again once, then the choice above, as
+// far as the timeline finds that it lowers the peak. Layers are dear by their type in the paper and by their time here: a step
+// knows no types, and what convolutions are to a 2017 network, matrix products are to a transformer.
 #include <algorithm>
 #include <set>
 
@@ -45,20 +45,22 @@ class SuperNeurons {
     draft_.judge();
   }
 
+  // Of those that are larger than the paper allows, each that takes no more in the whole step is run again once all the same.
   void drop_again_where_large() {
-    const Bytes before = draft_.outcome().sum.over;
     std::vector<Segment> large = segments();
     const Bytes largest = largest_layer();
     std::erase_if(large, [&](const Segment& segment) { return at_once(segment) <= largest; });
-    drop_again(large, true);
-    if (draft_.outcome().sum.over >= before) drop_again(large, false);  // more work for nothing
-  }
-
-  void drop_again(const std::vector<Segment>& segments, bool again) {
-    for (const Segment& segment : segments) {
-      for (const GapPlace at : segment) draft_.drop(at, again);
+    for (const Segment& segment : large) drop(segment, /*again=*/true);
+    const Bytes least = draft_.judge().sum.over;
+    for (const Segment& segment : large) {
+      drop(segment, /*again=*/false);
+      if (draft_.judge().sum.over > least) drop(segment, /*again=*/true);
     }
     draft_.judge();
+  }
+
+  void drop(const Segment& segment, bool again) {
+    for (const GapPlace at : segment) draft_.drop(at, again);
   }
 
   // What is saved for the backward and never run again is a checkpoint, moved or kept.

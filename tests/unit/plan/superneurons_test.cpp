@@ -351,5 +351,22 @@ TEST(SuperNeuronsSegments, AreNotRunAgainForEachBackwardForNothing) {
   EXPECT_EQ(runs(planned.with(plan, true, 130_MiB)), 3);
 }
 
+// MiB      conv 40 - ReLU 40 - LRN 40 - pool 8 | conv 31 - ReLU 31 - LRN 31 - pool 4 | full 2
+// Both segments are larger than the largest layer (120): 176 and 132. The second stays below what the backward of the first
+// LRN takes in any case.
+TEST(SuperNeuronsSegments, AreRunAgainOnceWhereOthersHoldThePeak) {
+  Net net;
+  std::string at = net.same(kLrn, net.same(kRelu, net.add(kFirstConv, "", 40_MiB)));
+  at = net.same(kLrn, net.same(kRelu, net.add(kConv, net.add(kPool, at, 8_MiB), 31_MiB)));
+  net.softmax(net.add(kFull, net.add(kPool, at, 4_MiB), 2_MiB));
+  const Planned planned(std::move(net));
+  const Plan plan = planned.plan(160_MiB);
+  EXPECT_EQ(plan.predicted.peak, 160_MiB);
+  EXPECT_EQ(count_again(plan), 3);
+  EXPECT_EQ(runs(plan.predicted), 6 + 3);
+  EXPECT_EQ(planned.with(plan, true, 160_MiB).peak, 160_MiB);
+  EXPECT_EQ(runs(planned.with(plan, true, 160_MiB)), 6 + 6);
+}
+
 }  // namespace
 }  // namespace spillway
