@@ -10,6 +10,7 @@
 #include "liveness/curve.h"
 #include "liveness/steps.h"
 #include "plan/policies.h"
+#include "plan/timeline.h"
 #include "support/step_maker.h"
 #include "trace/recorded_step.h"
 
@@ -202,6 +203,113 @@ TEST(TensilePlan, TwoCopiesNeverShareASlot) {
   const Liveness step(trace, *find_steady_step(trace));
   EXPECT_LE(2.0 * static_cast<double>(moved.count) / 55, static_cast<double>(step.starts().back().count));
 }
+
+// --- to the nanosecond ----------------------------------------------------------------------------------------------
+
+// Layers of 1 MiB of these times, each backward reads its own layer's result alone, and nothing else is there.
+Trace bare_chain(const std::vector<Nanos>& forward, const std::vector<Nanos>& backward) {
+  StepMaker maker;
+  const auto name = [](std::size_t i) { return "a" + std::to_string(i); };
+  for (int step = 0; step < 2; ++step) {
+    maker.begin();
+    for (std::size_t i = 0; i < forward.size(); ++i) {
+      maker.birth(name(i), 1_MiB);
+      maker.op("layer", {.in = i == 0 ? std::vector<std::string>{} : std::vector{name(i - 1)}, .out = {name(i)}, .takes = forward[i]});
+    }
+    for (std::size_t i = forward.size(); i-- > 0;) {
+      maker.op("back", {.in = {name(i)}, .takes = backward[i], .replayable = false, .phase = Phase::backward});
+      maker.death(name(i));
+    }
+    maker.end();
+  }
+  return maker.trace();
+}
+
+// A copy of any size takes this long; what has no rate at all cannot be moved.
+Costs copies_of(Nanos takes) { return {.out_nanos_per_byte = 1e-9, .in_nanos_per_byte = 1e-9, .per_copy = takes}; }
+
+Plan plan_with_copies_of(Nanos takes, const char* policy, const Trace& trace, Bytes budget) {
+  const Liveness step(trace, *find_steady_step(trace));
+  return find_plan_policy(policy)->plan({.step = step, .costs = copies_of(takes), .budget = budget}, {});
+}
+
+// op       a0     a1     a2  | b2   b1   b0       a0 is read by a1 and by b0: its free time is
+// us        1  10000   1000  | 500  500  500      (b0 - copy) - (a2 + copy) = 2000 us - 2 copies
+TEST(CapuchinPlan, FreeTimeIsWhatIsLeftOfTheGapWithoutBothCopies) {
+  const Trace trace = bare_chain({1_us, 10_ms, 1_ms}, {500_us, 500_us, 500_us});
+  const auto remedy_of_a0 = [&](Nanos copy) {
+    const Plan plan = plan_with_copies_of(copy, "capuchin", trace, 2_MiB);
+    EXPECT_EQ(plan.gaps.size(), 1u);
+    EXPECT_EQ(plan.gaps.at(0).gap.begin, 2u);
+    return plan.gaps.at(0).remedy;
+  };
+  EXPECT_EQ(remedy_of_a0(1_ms), Remedy::move);            // just enough
+  EXPECT_EQ(remedy_of_a0(1_ms + 499_ns), Remedy::move);   // it lacks 998 ns, and to make it takes 1000
+  EXPECT_EQ(remedy_of_a0(1_ms + 500_ns), Remedy::drop);
+}
+
+// Larger and idle longer, a0 has less free time than a1: 4.7 - 2.5 ms, 4.0 - 0.6.
+TEST(CapuchinPlan, TakesTheFreestNotTheLargestOrTheLongestIdle) {
+  std::vector<Bytes> sizes(8, 16_MiB);
+  sizes[0] = 64_MiB;
+  const Trace trace = chain(std::vector<Nanos>(8, 200_us), sizes, 500_us);
+  const Bytes peak = live_curve(Liveness(trace, *find_steady_step(trace))).peak;
+  const Plan plan = plan_by("capuchin", trace, peak - 10_MiB);
+  ASSERT_EQ(plan.gaps.size(), 1u);
+  EXPECT_EQ(plan.gaps[0].gap.begin, 3u);
+}
+
+// Six layers of 1 ms; L5 and b5, ops 5 and 6, lack memory. a0 is wanted again by b0, op 11.
+TEST(CapuchinPlan, AWayBackIsEnqueuedOneCopyAheadAndNotBeforeThePeakIsOver) {
+  const auto enqueued = [](Nanos copy, Nanos b1 = 1_ms) {
+    std::vector<Nanos> backward(6, 1_ms);
+    backward[1] = b1;
+    const Plan plan = plan_with_copies_of(copy, "capuchin", bare_chain(std::vector<Nanos>(6, 1_ms), backward), 5_MiB);
+    EXPECT_EQ(plan.gaps.size(), 1u);
+    return plan.gaps.at(0).fetch_at;
+  };
+  EXPECT_EQ(enqueued(1_ms), 10u);
+  EXPECT_EQ(enqueued(1_ms, 1_ms - 1_ns), 9u);
+  EXPECT_EQ(enqueued(3_ms), 8u);
+  EXPECT_EQ(enqueued(4500_us), 7u);  // by its time 6
+}
+
+// op      L0 L1 L2 L3 L4 | b4 b3 b2 b1 b0        1 ms each, the peak at L4; a0 is idle from L2 on
+TEST(TensilePlan, AWayOutHasToEndBeforeThePeakBegins) {
+  const Trace trace = bare_chain(std::vector<Nanos>(5, 1_ms), std::vector<Nanos>(5, 1_ms));
+  const Plan in_time = plan_with_copies_of(2_ms, "tensile", trace, 4_MiB);
+  ASSERT_EQ(in_time.gaps.size(), 1u);
+  EXPECT_EQ(in_time.gaps[0].remedy, Remedy::move);
+  EXPECT_EQ(in_time.gaps[0].gap.begin, 2u);
+  EXPECT_EQ(in_time.gaps[0].fetch_at, 7u);  // as late as the way back is home in time
+  EXPECT_EQ(in_time.predicted.peak, 4_MiB);
+  EXPECT_EQ(in_time.predicted.stall, 0_ns);
+  const Plan late = plan_with_copies_of(2_ms + 1_ns, "tensile", trace, 4_MiB);
+  ASSERT_EQ(late.gaps.size(), 1u);
+  EXPECT_EQ(late.gaps[0].remedy, Remedy::drop);
+}
+
+// The same, with copies of 1.5 ms. The release has a0 away from the begin of its way out, 2 ms, to the end of its way in, 9 ms.
+//
+// op          L0 L1 L2 L3 L4 b4 b3 b2 b1 b0
+// way out           =====
+// way in                           =====
+// the release  1  2  2  3  4  4  3  2  1  1
+// ours         1  2  3  4  4  4  3  3  2  1
+TEST(TensilePlan, WhoLeavesCountsUntilItIsOutAndWhoReturnsFromWhenItBeginsTo) {
+  const Trace trace = bare_chain(std::vector<Nanos>(5, 1_ms), std::vector<Nanos>(5, 1_ms));
+  const Liveness step(trace, *find_steady_step(trace));
+  const PlanRequest request{.step = step, .costs = copies_of(1500_us), .budget = 4_MiB};
+  const Plan plan = plan_tensile(request);
+  ASSERT_EQ(plan.gaps.size(), 1u);
+  const Problem problem(request);
+  Timeline timeline(problem);
+  std::vector<std::int64_t> mebibytes;
+  for (const Bytes bytes : timeline.run(choices_of(problem, plan)).during) mebibytes.push_back(bytes.count >> 20);
+  EXPECT_EQ(mebibytes, (std::vector<std::int64_t>{1, 2, 3, 4, 4, 4, 3, 3, 2, 1}));
+}
+
+// --- SuperNeurons by hand -------------------------------------------------------------------------------------------
 
 // a3 is dear; the others around it are cheap.
 TEST(SuperNeuronsPlan, MovesTheDearAndDropsTheCheapWhenMovesDoNotDo) {
