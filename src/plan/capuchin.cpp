@@ -4,7 +4,8 @@
 //
 // Those with free time leave by a move, the freest first, until the peak is down to the budget. Then each further gap takes
 // the cheaper of the two: a move, at what it lacks in free time, or a rebuild, by bytes saved per time. The way back starts
-// one way in before it is needed, never inside the stretch of ops that lack memory.
+// one way in before it is needed, never inside the stretch of ops that lack memory. In the paper who is late begins 5 % of its way in
+// earlier in the next iteration; here the engine does that for every plan, by how late it was.
 #include <algorithm>
 
 #include "plan/draft.h"

@@ -36,7 +36,7 @@ bool Draft::is_saved(GapPlace at) const {
 Plan Draft::plan() const {
   Plan plan{.gaps = {}, .holds = holds_of(problem_, choices_), .predicted = outcome_.sum};
   for (GapPlace at = 0; at < gap_count(); ++at) {
-    if (remedy(at) != Remedy::keep) plan.gaps.push_back({gap(at), choices_[at].remedy, choices_[at].fetch_at});
+    if (remedy(at) != Remedy::keep) plan.gaps.push_back({gap(at), choices_[at].remedy, choices_[at].fetch_at, choices_[at].again});
   }
   std::ranges::stable_sort(plan.gaps, {}, [](const PlannedGap& planned) { return planned.gap.begin; });
   return plan;

@@ -18,7 +18,7 @@ class Draft {
   [[nodiscard]] const Gap& gap(GapPlace at) const { return problem_.gaps()[at]; }
   [[nodiscard]] Remedy remedy(GapPlace at) const { return choices_[at].remedy; }
   void keep(GapPlace at) { choices_[at] = {}; }
-  void drop(GapPlace at) { choices_[at] = {Remedy::drop, gap(at).end}; }
+  void drop(GapPlace at, bool again = false) { choices_[at] = {Remedy::drop, gap(at).end, again}; }  // again: as in PlannedGap
   // The way back is enqueued before this op of [begin, end].
   void move(GapPlace at, OpPlace fetch_at);
 
