@@ -31,6 +31,7 @@ constexpr std::array<std::int64_t, 3> kSpareParts{64, 24, 10};
 constexpr int kManyTries = 1000;  // worth to look behind them for what is superfluous
 constexpr int kLooksATry = 10;  // most look at changes that promise nothing, which costs next to nothing
 constexpr std::array<std::uint32_t, 5> kSegments{4, 8, 16, 24, 48};
+constexpr std::array<std::int64_t, 3> kLessParts{32, 16, 8};  // of the budget, that a plan is made without
 // Parts of what a plan costs by which a change may make it worse at first, by seed: a little leads out of small hollows, more out
 // of large ones, and none goes straight down. Which is best differs from step to step.
 constexpr std::array<double, 3> kWarmth{0.02, 0, 0.005};
@@ -474,6 +475,12 @@ Plan finish_patiently(Search& search) {
   return search.plan();
 }
 
+// Where a little less is enough for another choice of what is large, that is often the better one here, too.
+Plan plan_with_less(PlanRequest request, std::int64_t part) {
+  request.budget -= request.budget / part;
+  return plan_hybrid(request);
+}
+
 }  // namespace
 
 Plan plan_hybrid(const PlanRequest& request, const Plan& from) {
@@ -520,15 +527,16 @@ Plan plan_step_by_step(const PlanRequest& request) {
 }
 
 // The beginnings, in this order: by prices; by prices and what relieves most; by the latter alone; from the slots a copy each
-// finds on the link, as TENSILE looks for them; from a forward pass in segments, few and many; at last from nothing, with ways
-// back that wait for room. Which is best differs from step to step and from budget to budget.
+// finds on the link, as TENSILE looks for them; from a forward pass in segments, few and many; from plans for less memory; at last
+// from nothing, with ways back that wait for room. Which is best differs from step to step and from budget to budget.
 Plan plan_another_way(const PlanRequest& request, int way) {
-  constexpr int kSegmented = 4;
-  static_assert(kSegmented + static_cast<int>(kSegments.size()) == kPatientWay);
+  constexpr int kSegmented = 4, kWithLess = kSegmented + static_cast<int>(kSegments.size());
+  static_assert(kWithLess + static_cast<int>(kLessParts.size()) == kPatientWay);
   Search search(request);
   if (way >= kPatientWay) return finish_patiently(search);
   if (way < 2) search.choose();
   else if (way == 3) search.go_on_from(plan_tensile(request));
+  else if (way >= kWithLess) search.go_on_from(plan_with_less(request, kLessParts[static_cast<std::size_t>(way - kWithLess)]));
   else if (way >= kSegmented) search.drop_inside(kSegments[static_cast<std::size_t>(way - kSegmented)]);
   if (way > 0) search.relieve(way == 2 ? std::numeric_limits<int>::max() : kFewChanges);
   search.prune();

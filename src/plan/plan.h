@@ -86,7 +86,7 @@ struct PlanRequest {
 [[nodiscard]] Plan plan_step_by_step(const PlanRequest& request);
 
 // The same from other beginnings, of which there are so many. The last is for where nothing else fits.
-inline constexpr int kPatientWay = 9, kOtherWays = 10;
+inline constexpr int kPatientWay = 12, kOtherWays = 13;
 [[nodiscard]] Plan plan_another_way(const PlanRequest& request, int way);
 
 // Goes on from a plan, made for this budget or another, by trying changes until `tries` of them are spent; never returns one
