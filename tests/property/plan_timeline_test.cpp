@@ -65,9 +65,9 @@ Compared compare(std::uint32_t seed, Kind kind) {
           .for_good = std::ranges::count(plan_hybrid({.step = step, .costs = costs_of(simple_card()), .budget = budget}).gaps, GapEnd::death, ends)};
 }
 
-// Parts of the time. Steps are as long as was foretold, or shorter: the timeline lets all that moves over the step's end begin its way
-// out with the step, while the engine sent some of it away beside the optimizer's last ops.
-constexpr double kMostFaster = 0.06, kMostSlower = 0.005;
+// Parts of the time. Steps are as long as was foretold, or, a few, shorter: by the timeline what moves over the step's end left so long
+// before it as the plain step's ops take from there, while those of the planned step before took longer.
+constexpr double kMostFaster = 0.06, kMostSlower = 0.005, kNear = 0.01;
 
 // In the last step of a run that went by its plan; false: it did not, and says nothing.
 bool is_as_foretold(const Compared& found, std::uint32_t seed, double most_faster = kMostFaster) {
@@ -79,7 +79,7 @@ bool is_as_foretold(const Compared& found, std::uint32_t seed, double most_faste
 }
 
 TEST(PlanTimeline, IsWhatTheSimulatorMakesOfThePlan) {
-  int planned = 0, exact = 0;
+  int planned = 0, near = 0, exact = 0;
   double sum = 0;
   const auto seeds = static_cast<std::uint32_t>(scaled(60));
   for (std::uint32_t seed = 0; seed < seeds; ++seed) {
@@ -87,24 +87,28 @@ TEST(PlanTimeline, IsWhatTheSimulatorMakesOfThePlan) {
     if (!is_as_foretold(found, seed)) continue;
     ++planned;
     sum += std::abs(found.off);
+    near += std::abs(found.off) < kNear ? 1 : 0;
     exact += std::abs(found.off) < 0.001 ? 1 : 0;
   }
   EXPECT_GT(planned, static_cast<int>(seeds) * 9 / 10);
-  EXPECT_LT(sum / planned, 0.01);
-  EXPECT_GT(exact, planned / 2);
+  EXPECT_LT(sum / planned, 0.002);
+  EXPECT_GT(near, planned * 9 / 10);
+  EXPECT_GT(exact, planned * 3 / 4);
 }
 
 // The same where gradients are rebuilt from small storages that died long before.
 TEST(PlanTimeline, KnowsWhoIsKeptBeyondItsDeath) {
-  int planned = 0, rebuilding = 0;
+  int planned = 0, near = 0, rebuilding = 0;
   const auto seeds = static_cast<std::uint32_t>(scaled(40));
   for (std::uint32_t seed = 0; seed < seeds; ++seed) {
     const Compared found = compare(seed, {.seeds = true});
     if (!is_as_foretold(found, seed)) continue;
     ++planned;
+    near += std::abs(found.off) < kNear ? 1 : 0;
     rebuilding += found.rebuilt > 0_B ? 1 : 0;
   }
   EXPECT_GT(planned, static_cast<int>(seeds) * 2 / 3);
+  EXPECT_GT(near, planned * 9 / 10);
   EXPECT_GT(rebuilding, planned / 3);
 }
 

@@ -278,7 +278,7 @@ class ResNet : public ::testing::TestWithParam<ResNetRuns> {};
 
 // The peaks are those of the first segment: the backward of its pool, with convolution, norm, ReLU and pool there, or of its
 // ReLU. The paper has 455.125 and 401 and does not tell the batch; at 32 ours are 3.1 and 2.2 % below, and no sum of these
-// tensors gives its figures at any batch: something is in them that is no data.
+// tensors was found that gives its figures.
 TEST_P(ResNet, IsRunAgainAsOftenAsInThePaperAndNeedsNoMore) {
   const Planned net(resnet(GetParam().blocks, 32));
   const Plan once = net.plan(441_MiB), chosen = net.plan(392_MiB);
