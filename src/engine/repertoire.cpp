@@ -26,7 +26,6 @@ constexpr std::size_t kMostAsked = 16;      // of a kind: those that came last
 constexpr std::size_t kMostKinds = 16;
 constexpr double kCells = 16;               // that the range of sizes is cut into
 constexpr double kFinest = 1.02, kCoarsest = 1.10;
-constexpr double kReach = 1.25, kLeastReach = 1.05;  // times the largest seen
 constexpr std::size_t kMostFitting = 8;
 constexpr std::size_t kMostTrims = 8;       // of a script: sizes come again
 constexpr double kAlike = 0.01;             // a peak that much lower will do
@@ -355,17 +354,14 @@ bool Repertoire::is_asked() const {
   return std::ranges::any_of(kinds_, [](const Kind& kind) { return !kind.asked.empty(); });
 }
 
-// A little more than the largest seen: its script, trimmed, is enough for whatever comes until there is one of its own.
+// The largest seen: its script, trimmed, is enough for all below it until they have one of their own. Along one coordinate: the largest of
+// several at once may never occur, and what can hardly be planned for takes the planner hundreds of times as long.
 std::optional<Signature> Repertoire::find_reach(const Kind& kind) {
-  const std::size_t count = kind.forecast->coordinates().size();
-  const auto reaches = [&](const Made& made) {
-    const auto far = [&](std::size_t i) { return made.at[i] >= kind.forecast->range(i).second * kLeastReach; };
-    return made.at.size() == count && std::ranges::all_of(std::views::iota(std::size_t{0}, count), far);
-  };
-  if (count == 0 || std::ranges::any_of(kind.made, reaches)) return std::nullopt;
-  Signature at;
-  for (std::size_t i = 0; i < count; ++i) at.push_back(kind.forecast->range(i).second * kReach);
-  return round_up_to_grid(kind, at);
+  if (kind.forecast->coordinates().size() != 1) return std::nullopt;
+  const double most = kind.forecast->range(0).second;
+  const auto reaches = [&](const Made& made) { return made.at.size() == 1 && made.at[0] >= most * (1 - kEqual); };
+  if (std::ranges::any_of(kind.made, reaches)) return std::nullopt;
+  return round_up_to_grid(kind, {most});
 }
 
 // Only along one coordinate: with more there are too many cells that never occur.

@@ -43,7 +43,7 @@ inline std::optional<Repertoire::Wanted> next_wanted(Repertoire& repertoire, Byt
   return std::nullopt;
 }
 
-// The first order is for more than all that was seen. Passed over, it is under way for ever.
+// The first order is for the largest that was seen. Passed over, it is under way for ever.
 inline void pass_reach(Repertoire& repertoire) { (void)repertoire.next_order(); }
 
 inline std::shared_ptr<const Script> script_for(const Repertoire::Wanted& wanted) {

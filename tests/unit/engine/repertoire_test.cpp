@@ -52,7 +52,7 @@ TEST(Repertoire, APlanIsMadeForNoLessThanTheStepNeeds) {
 }
 
 // ids take 8 bytes a token.
-TEST(Repertoire, TheFirstPlanIsForALittleMoreThanAllThatWasSeen) {
+TEST(Repertoire, TheFirstPlanIsForTheLargestThatWasSeen) {
   Repertoire repertoire;
   for (const int length : {100, 200, 150}) repertoire.observe(recorded(length));
   (void)find(repertoire, 170);
@@ -60,11 +60,11 @@ TEST(Repertoire, TheFirstPlanIsForALittleMoreThanAllThatWasSeen) {
   const auto first = repertoire.next_order(), second = repertoire.next_order();
 
   ASSERT_TRUE(first && second);
-  EXPECT_GE(first->at.at(0), 8 * 250);
-  EXPECT_LE(first->at.at(0), 8 * 280);
+  EXPECT_GE(first->at.at(0), 8 * 200 - 1e-6);
+  EXPECT_LE(first->at.at(0), 8 * 220);
   EXPECT_LT(second->at.at(0), 8 * 190);  // what was asked for
   repertoire.observe(recorded(290));
-  EXPECT_GE(repertoire.next_order()->at.at(0), 8 * 362);
+  EXPECT_GE(repertoire.next_order()->at.at(0), 8 * 290 - 1e-6);
 }
 
 TEST(Repertoire, WhatIsNoLongerWantedIsNotBegun) {
@@ -196,7 +196,6 @@ TEST(Repertoire, FewerAndLongerRowsAreNotSaidToFit) {
 TEST(Repertoire, WhatIsUsedStaysWhereOthersComeAndGo) {
   Repertoire repertoire;
   learn_rows(repertoire);
-  pass_reach(repertoire);
   const auto look = [&](std::int64_t rows, std::int64_t length) { return find_rows(repertoire, rows, length, kNoRoom); };
   const auto plan = [&] {
     const auto wanted = next_wanted(repertoire, kNoRoom);
@@ -310,7 +309,7 @@ std::shared_ptr<const RecordedSteps> with_a_gap(std::int64_t length) {
 TEST(Repertoire, APlanForALargerSizeIsTakenWhereThereIsNoOther) {
   Repertoire repertoire;
   for (const int length : {100, 200, 150}) repertoire.observe(with_a_gap(length));
-  const auto wanted = next_wanted(repertoire, kNoRoom);  // larger than all
+  const auto wanted = next_wanted(repertoire, kNoRoom);  // the largest
   ASSERT_TRUE(wanted);
   Plan plan;
   for (const Gap& gap : find_gaps(*wanted->step)) {

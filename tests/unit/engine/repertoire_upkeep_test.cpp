@@ -289,7 +289,6 @@ class DeepStep : public ::testing::Test {
 
   void SetUp() override {
     for (const int length : {100, 200, 150}) repertoire.observe(deep(length));
-    pass_reach(repertoire);
     const auto wanted = next_wanted(repertoire, 2_MiB);
     ASSERT_TRUE(wanted);
     Plan plan;
