@@ -354,16 +354,6 @@ bool Repertoire::is_asked() const {
   return std::ranges::any_of(kinds_, [](const Kind& kind) { return !kind.asked.empty(); });
 }
 
-// The largest seen: its script, trimmed, is enough for all below it until they have one of their own. Along one coordinate: the largest of
-// several at once may never occur, and what can hardly be planned for takes the planner hundreds of times as long.
-std::optional<Signature> Repertoire::find_reach(const Kind& kind) {
-  if (kind.forecast->coordinates().size() != 1) return std::nullopt;
-  const double most = kind.forecast->range(0).second;
-  const auto reaches = [&](const Made& made) { return made.at.size() == 1 && made.at[0] >= most * (1 - kEqual); };
-  if (std::ranges::any_of(kind.made, reaches)) return std::nullopt;
-  return round_up_to_grid(kind, {most});
-}
-
 // Only along one coordinate: with more there are too many cells that never occur.
 std::optional<Signature> Repertoire::find_hole(Kind& kind) {
   if (kind.forecast->coordinates().size() != 1 || kind.made.size() >= kMostScripts) return std::nullopt;
@@ -409,9 +399,6 @@ std::optional<Repertoire::Order> Repertoire::next_order() {
     ++kind.ordered;
     return order_again(kind, kind.made.back(), /*quick=*/true);
   };
-  for (Kind& kind : std::views::reverse(kinds_)) {
-    if (auto reach = order(kind, find_reach(kind))) return reach;
-  }
   for (Kind& kind : std::views::reverse(kinds_)) {
     if (auto asked = order(kind, next_asked(kind))) return asked;
   }
@@ -482,8 +469,8 @@ void Repertoire::change_room() {
 }
 
 void Repertoire::forget_scripts() {
-  for (Kind& kind : kinds_) kind.made.clear(), kind.asked.clear(), kind.fitting.clear(), kind.ordered = 0, kind.strays = 0;
-  watching_ = false;
+  change_room();
+  for (Kind& kind : kinds_) kind.made.clear(), kind.ordered = 0;
 }
 
 }  // namespace spillway

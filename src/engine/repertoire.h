@@ -72,8 +72,8 @@ class Repertoire {
   [[nodiscard]] bool is_asked() const;
   // How often all the scripts of a kind were replaced by others: more sizes come than there is room to plan for.
   [[nodiscard]] std::int64_t turnover() const;
-  // One that would be enough for all sizes seen, what was asked for and not there, what was made when less was known, then whatever lies
-  // in the range of sizes; when all of those are there, better ones.
+  // What was asked for and not there, what was made when less was known, then whatever lies in the range of sizes; when all
+  // of those are there, better ones.
   [[nodiscard]] std::optional<Order> next_order();
   struct Wanted {
     Order order;
@@ -161,7 +161,6 @@ class Repertoire {
   static void note_fitting(Kind& kind, const Signature& at);
   static void ask(Kind& kind, const Signature& at);
   static void ask_again(Kind& kind, Made& made, Bytes room);
-  [[nodiscard]] static std::optional<Signature> find_reach(const Kind& kind);
   [[nodiscard]] static std::optional<Signature> find_hole(Kind& kind);
   [[nodiscard]] static std::optional<Signature> next_asked(Kind& kind);
   // One that was made when less was known.

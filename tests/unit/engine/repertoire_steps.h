@@ -43,9 +43,6 @@ inline std::optional<Repertoire::Wanted> next_wanted(Repertoire& repertoire, Byt
   return std::nullopt;
 }
 
-// The first order is for the largest that was seen. Passed over, it is under way for ever.
-inline void pass_reach(Repertoire& repertoire) { (void)repertoire.next_order(); }
-
 inline std::shared_ptr<const Script> script_for(const Repertoire::Wanted& wanted) {
   return std::make_shared<const Script>(*wanted.order.steps, *wanted.step, Plan{}, 1_GiB, nullptr, std::vector<OpPlace>{}, /*any_size=*/true);
 }

@@ -24,7 +24,6 @@ TEST(Repertoire, StepsOfOneSizeNeedOneScript) {
 TEST(Repertoire, WhatWasAskedForIsThereTheNextTime) {
   Repertoire repertoire;
   for (const int length : {100, 200, 150}) repertoire.observe(recorded(length));
-  pass_reach(repertoire);
   ASSERT_TRUE(repertoire.varies());
 
   EXPECT_EQ(find(repertoire, 170), nullptr);
@@ -41,7 +40,6 @@ TEST(Repertoire, WhatWasAskedForIsThereTheNextTime) {
 TEST(Repertoire, APlanIsMadeForNoLessThanTheStepNeeds) {
   Repertoire repertoire;
   for (const int length : {100, 200, 150}) repertoire.observe(recorded(length));
-  pass_reach(repertoire);
   (void)find(repertoire, 170);
 
   const auto wanted = next_wanted(repertoire, kNoRoom);
@@ -49,22 +47,6 @@ TEST(Repertoire, APlanIsMadeForNoLessThanTheStepNeeds) {
   ASSERT_TRUE(wanted);
   EXPECT_GE(live_curve(*wanted->step).peak, peak_of(*recorded(170)));
   EXPECT_LE(live_curve(*wanted->step).peak, peak_of(*recorded(190)));
-}
-
-// ids take 8 bytes a token.
-TEST(Repertoire, TheFirstPlanIsForTheLargestThatWasSeen) {
-  Repertoire repertoire;
-  for (const int length : {100, 200, 150}) repertoire.observe(recorded(length));
-  (void)find(repertoire, 170);
-
-  const auto first = repertoire.next_order(), second = repertoire.next_order();
-
-  ASSERT_TRUE(first && second);
-  EXPECT_GE(first->at.at(0), 8 * 200 - 1e-6);
-  EXPECT_LE(first->at.at(0), 8 * 220);
-  EXPECT_LT(second->at.at(0), 8 * 190);  // what was asked for
-  repertoire.observe(recorded(290));
-  EXPECT_GE(repertoire.next_order()->at.at(0), 8 * 290 - 1e-6);
 }
 
 TEST(Repertoire, WhatIsNoLongerWantedIsNotBegun) {
@@ -239,7 +221,6 @@ TEST(Repertoire, WhatFittedIsPlannedForWhereThereIsLessRoom) {
 TEST(Repertoire, AScriptForALittleMoreIsNotTakenWhereTheStepFits) {
   Repertoire repertoire;
   for (const int length : {100, 200, 150}) repertoire.observe(recorded(length));
-  pass_reach(repertoire);
   const Bytes room = peak_of(*recorded(165));
   EXPECT_EQ(find(repertoire, 170, room), nullptr);
   const auto wanted = next_wanted(repertoire, room);
@@ -255,7 +236,6 @@ TEST(Repertoire, AScriptForALittleMoreIsNotTakenWhereTheStepFits) {
 TEST(Repertoire, WhatWasPlannedWhenLessWasKnownIsPlannedAgain) {
   Repertoire repertoire;
   for (const int length : {100, 200}) repertoire.observe(recorded(length));
-  pass_reach(repertoire);
   EXPECT_EQ(find(repertoire, 170), nullptr);
   const auto early = next_wanted(repertoire, kNoRoom);
   ASSERT_TRUE(early);
@@ -337,7 +317,6 @@ TEST(Repertoire, AStepThatWentAnotherWayOnceDoesNotStandBeforeTheOthers) {
   Repertoire repertoire;
   for (const int length : {100, 200, 150}) repertoire.observe(recorded(length));
   repertoire.observe(odd_one(170));
-  pass_reach(repertoire);
 
   EXPECT_EQ(find(repertoire, 170), nullptr);
   const auto wanted = next_wanted(repertoire, kNoRoom);

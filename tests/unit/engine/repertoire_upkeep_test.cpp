@@ -183,7 +183,6 @@ TEST(Repertoire, WhatTheStepBeforeReturnedDoesNotLiveOn) {
 TEST(Repertoire, AScriptForMoreRoomThanThereIsIsNotTakenAndAskedForAgain) {
   Repertoire repertoire;
   for (const int length : {100, 200, 150}) repertoire.observe(recorded(length));
-  pass_reach(repertoire);
   const Bytes room = 2_MiB, less = 1800_KiB;
   EXPECT_EQ(find(repertoire, 170, room), nullptr);
   const auto early = next_wanted(repertoire, room);
@@ -209,7 +208,6 @@ TEST(Repertoire, AScriptForMoreRoomThanThereIsIsNotTakenAndAskedForAgain) {
 TEST(Repertoire, AScriptIsMadeAgainForMoreRoomAFewTimes) {
   Repertoire repertoire;
   for (const int length : {100, 200, 150}) repertoire.observe(recorded(length));
-  pass_reach(repertoire);
   (void)find(repertoire, 170, 1_MiB);
   repertoire.keep(script_for(*next_wanted(repertoire, 1_MiB)));
 
@@ -230,7 +228,6 @@ TEST(Repertoire, AScriptIsMadeAgainForMoreRoomAFewTimes) {
 TEST(Repertoire, AScriptThatIsMadeAgainIsNoOther) {
   Repertoire repertoire;
   for (const int length : {100, 200, 150}) repertoire.observe(recorded(length));
-  pass_reach(repertoire);
 
   Bytes room = 2_MiB;
   for (int i = 0; i < 70; ++i, room = room * 97 / 100) {
@@ -248,7 +245,6 @@ TEST(RepertoireUpkeep, AKindWhoseStepsGoAnotherWayNowStandsBehindTheOthers) {
   Repertoire repertoire;
   learn_well(repertoire);
   for (const int length : {100, 240}) repertoire.observe(odd_one(length));
-  for (int kind = 0; kind < 2; ++kind) pass_reach(repertoire);
   const auto kind_of = [&](std::int64_t length) {
     (void)find(repertoire, length);
     return next_wanted(repertoire, kNoRoom)->order.steps->shapes.back();
