@@ -154,7 +154,7 @@ void add_simulate(CLI::App& app) {
   command->add_flag("--no-places", options->no_places, "Let the pool place every block as it is asked for, in planned steps too");
   command->add_flag("--again", options->again,
                     "Play the whole recorded run again, as it was, and compare every eviction, return and recomputation: for runs inside a "
-                    "budget on the CPU by lru or dtr. --budget (in bytes) and --policy put others in place of the run's own");
+                    "budget on the CPU. --budget (in bytes) and --policy put others in place of the run's own");
   command->add_flag("--json", options->json, "Everything as JSON instead of a table");
   command->footer("Exit code: 0 it fits, or the run went the same way again; 2 bad input; 3 the budget cannot be met; 4 the run went another way");
   for (const char* other : {"--card", "--recorded-on", "--steps", "--trace", "--no-places"}) command->get_option("--again")->excludes(command->get_option(other));

@@ -1,6 +1,7 @@
 // What is set from outside the ops: steps, policy, budget, others' bytes; and what is told.
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -19,15 +20,32 @@ void Engine::end_step(const StepTimes& times) {
   returns_.backward = false;
   returns_.forward.begin(clock_);
   begin_early_step();
-  steer_end_step(times, lock);
+  let_outliving_go(std::numeric_limits<std::size_t>::max());
+  if (plans() && options_.prompted) return;  // what the next step goes by is told first
+  if (plans()) steer_end_step(times, lock);
+  begin_step();
+}
+
+void Engine::begin_step() {
+  if (plans()) {
+    minutes_.note_leads(course_.leads);
+    minutes_.note(CallKind::begin_step);
+    course_.begin_step();
+    layout_.begin_step(course_.on);
+    open_peak_ = open_;
+  }
   at_ease_ = std::exchange(evictions_then_, stats_.evictions) == stats_.evictions;
   follows_.store(steers() || wants_ops(), std::memory_order_relaxed);
 }
 
+void Engine::take_over_rates(double out_nanos_per_byte, double in_nanos_per_byte) {
+  options_.costs.out_nanos_per_byte = out_nanos_per_byte;
+  options_.costs.in_nanos_per_byte = in_nanos_per_byte;
+}
+
 void Engine::set_policy(ReactivePolicy policy, Leave leave, const PlanPolicy* plans) {
   const Lock lock(mutex_);
-  if (plans != nullptr) minutes_.end();
-  minutes_.note(CallKind::set_policy, policy, leave);
+  minutes_.note(CallKind::set_policy, policy, leave, plans == nullptr ? 0 : plans - plan_policies().data() + 1);
   options_.policy = policy;
   options_.leave = leave;
   options_.plans = plans;
@@ -60,9 +78,8 @@ void Engine::open_trace(std::unique_ptr<TraceWriter> writer) {
   if (options_.minutes && options_.budget) begin_minutes();
 }
 
-// What is there already, and where, no trace tells; when a plan is ready no minutes do.
+// What is there already, and where, no trace tells.
 void Engine::begin_minutes() {
-  if (options_.plans != nullptr) return tape_.fact("again", "no: the run goes by plans, and when one is ready is not told");
   if (storages_ > 0) return tape_.fact("again", "no: there were tensors before the trace began");
   tape_.fact("again", to_words(options_));
   minutes_.begin();
@@ -100,6 +117,7 @@ void Engine::trust_nothing() {
 
 void Engine::reset_stats() {
   const Lock lock(mutex_);
+  minutes_.note(CallKind::reset_stats);
   settle_waits();
   stats_ = {};
   // What the tiers counted themselves goes on counting: it is added in stats().

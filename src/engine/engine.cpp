@@ -41,16 +41,11 @@ Engine::Engine(Device& device, Owner& owner, StreamId compute, const EngineOptio
   (void)meet(mover_.out_stream());
   (void)meet(mover_.in_stream());
   mover_.watch_rates(options.plans != nullptr);
-  const auto ask = [this](Tick tick) {
-    const bool done = options_.is_done ? options_.is_done(tick) : device_.query(tick);
-    minutes_.note(CallKind::answer, done);
-    return done;
-  };
-  arena_.set_ask(ask);
-  mover_.set_ask(ask);
+  arena_.set_ask([this](Tick tick) { return ask(tick); });
+  mover_.set_ask([this](Tick tick) { return ask(tick); });
   // Blocks are asked for with the engine's lock held.
   arena_.set_wait([this](StreamId on, Tick awaited) {
-    if (const auto before = wait_beside_host(on, awaited)) note_wait({.before = *before, .awaited = awaited, .cause = StallCause::room, .step = step_});
+    if (const auto before = wait_beside_host(on, awaited, is_late(on, awaited))) note_wait({.before = *before, .awaited = awaited, .cause = StallCause::room, .step = step_});
   });
 }
 
@@ -63,6 +58,13 @@ Engine::~Engine() {
     }
   });
   for (const Recipe* recipe : dying_) delete recipe;
+}
+
+// Whether the device is done with it: what hangs on the answer comes out the same when the run is played again.
+bool Engine::ask(Tick tick) {
+  const bool done = options_.is_done ? options_.is_done(tick) : device_.query(tick);
+  minutes_.note(CallKind::answer, done);
+  return done;
 }
 
 // --- memory ---------------------------------------------------------------------------------------------------------
@@ -450,9 +452,10 @@ std::optional<Shortage> Engine::acquire(std::span<const Use> uses, StreamId on, 
 }
 
 void Engine::wait_for_arrival(const Arrival& arrival, StreamId on, Lock& lock) {
+  const bool late = is_late(on, arrival.tick);
   lock.unlock();
   const Nanos begin = device_.now();
-  const auto before = wait_beside_host(on, arrival.tick);
+  const auto before = wait_beside_host(on, arrival.tick, late);
   const Nanos took = device_.now() - begin;
   lock.lock();
   if (on.index < 64) arrival.record->arrived_on |= bit(on);
@@ -461,11 +464,18 @@ void Engine::wait_for_arrival(const Arrival& arrival, StreamId on, Lock& lock) {
   tape_.stall(arrival.cause, begin, took);
 }
 
-// Orders the stream after a tick. The point before that, if it is the stream that waits and not the host; copy streams stand
-// still for the sake of others, and of streams that are not ours nobody knows the times.
-std::optional<Tick> Engine::wait_beside_host(StreamId on, Tick awaited) {
+// Whether the stream will stand still for a copy, as far as that is of interest: copy streams stand still for the sake of others,
+// and of streams that are not ours nobody knows the times.
+bool Engine::is_late(StreamId on, Tick awaited) {
   const auto copies = [&](StreamId stream) { return stream == mover_.in_stream() || stream == mover_.out_stream(); };
-  const bool late = !child_ && copies(awaited.stream) && !copies(on) && is_running(device_, awaited);
+  if (child_ || !copies(awaited.stream) || copies(on)) return false;
+  const bool late = options_.is_done ? !options_.is_done(awaited) : is_running(device_, awaited);
+  minutes_.note(CallKind::answer, !late);
+  return late;
+}
+
+// Orders the stream after a tick. The point before that, if it is the stream that waits and not the host.
+std::optional<Tick> Engine::wait_beside_host(StreamId on, Tick awaited, bool late) {
   const Tick before = late ? device_.record_timed(on) : Tick{};
   arena_.wait(on, awaited);
   return late && is_running(device_, awaited) ? std::optional(before) : std::nullopt;

@@ -11,6 +11,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -39,6 +40,7 @@
 #include "engine/repertoire.h"
 #include "engine/returns.h"
 #include "engine/stalls.h"
+#include "engine/stats.h"
 #include "engine/step_recorder.h"
 #include "engine/step_store.h"
 #include "engine/study.h"
@@ -78,53 +80,6 @@ class Owner {
   // Without the lock, around a wait for other threads: lets go of what they may need to get on.
   [[nodiscard]] virtual void* begin_pause() { return nullptr; }
   virtual void end_pause(void* /*held*/) {}
-};
-
-// The op that made the floor what it is. `transient`: outputs and workspace at their most.
-struct FloorOp {
-  std::string name;
-  Bytes inputs, outputs, transient, cannot_leave;
-};
-
-struct EngineStats {
-  Bytes budget, reserved, peak_reserved, live, peak_live, floor;
-  FloorOp floor_op;
-  Bytes plain_peak;  // of live bytes, had nothing left; what rebuilds need is not in it
-  std::int64_t ops = 0, steps = 0, evictions = 0, recomputed_ops = 0;
-  std::int64_t lean_rebuilds = 0;  // of the recomputed ops: see Note [Lean rebuilds]
-  Bytes moved_out, moved_in, dropped, left_clean;
-  Nanos recompute;
-  StallTimes stalls;
-  std::int64_t violations = 0;
-  std::int64_t remaps = 0;         // free memory put together, because bytes sufficed and no hole did
-  std::int64_t planned_steps = 0;  // gone by a plan from the first op to the last
-  std::int64_t surprises = 0;      // room that had to be made in them beside the plan
-  std::int64_t placed_steps = 0;   // of the planned steps, those whose blocks had places
-  std::int64_t varying_steps = 0, foreseen_steps = 0;  // of sizes that change, and those of them for which there was a plan
-  std::int64_t reused_plans = 0, fitting_steps = 0;  // of those: by a plan for another size; without one, since all of it had room
-  Nanos planning;                  // of the training thread, for finding and asking for plans and learning from steps
-  bool warm_start = false, seeks = false;  // a run before this one left steps to plan for; better plans are looked for now
-  std::string store_problem;       // why they are not used, or none can be left: in words
-  std::int64_t misplaced = 0;      // blocks in them that did not get one
-  std::optional<Prediction> predicted;  // of the plan that is followed now
-  std::optional<FirstPlan> first_plan;  // for its step
-};
-
-// Since the last reset.
-struct RecentPeaks { Bytes live, reserved; };
-
-// Why an allocation could not be served, in bytes.
-struct Shortage {
-  Bytes asked, budget;
-  Bytes coming;  // arguments of the op that are not there yet, what was asked for among them; zero: it was for something new
-  // What was there and could not leave, each byte once, by the reason.
-  Bytes pinned, kept, held, named, anonymous, small, homeless;
-  Bytes evictable;           // nobody asked them: no room they make would have done
-  Bytes free, longest_free;  // free, but perhaps not in one piece
-  Bytes host_limit;          // of the tier below; zero: there is none
-  bool file = false;         // there is a file below
-  bool crowded = false;      // ops of other threads had some of it
-  [[nodiscard]] Bytes stay() const { return pinned + kept + held + named + anonymous + small + homeless; }
 };
 
 class Engine;
@@ -205,6 +160,7 @@ class Engine {
   // it, asks again.
   void note_name(Record* record);
   void loosen(Record* record, bool loose);
+  void lose_name(Record* record);
   // Counted among what cannot leave, whoever uses it.
   [[nodiscard]] bool stays(const Record& record) const { return record.kept > 0 || movable_bytes(record) == 0_B; }
   // Starts the count of what one op of this thread allocates, until end_op; `note_op`, before that, raises the floor.
@@ -263,6 +219,23 @@ class Engine {
   // How far the host should be ahead of the device in the step that begins: see Note [Times of a step without a plan].
   [[nodiscard]] Nanos wanted_lead() const;
   void note_step_op(const OpNote& note, OpKey key);
+  // The following are what a run that is played again is told, instead of planning itself: see minutes.h. Null: no script.
+  void follow(std::shared_ptr<const Script> script, Lock& lock);
+  struct Joining {
+    std::shared_ptr<const Script> script;
+    Bytes limit;           // as Course's
+    std::size_t next = 0;  // its op that comes next
+    std::vector<bool> spared;
+  };
+  // In the middle of a step: what should be on its way back is due.
+  void join_course(Joining at);
+  void move_house(Lock& lock);
+  [[nodiscard]] bool has_gap(std::uint32_t gap) const { return gap < course_.gone.size(); }
+  Nanos settled_now(Lock& lock);
+  void take_over_need(Bytes need) { returns_.need = need; }
+  void take_over_leads(std::vector<Lead> leads) { course_.leads.take_over(std::move(leads)); }
+  void take_over_rates(double out_nanos_per_byte, double in_nanos_per_byte);
+  void begin_step();
   // Without the lock. False: neither holds until the step ends, since nothing of that begins in the middle of one.
   [[nodiscard]] bool follows_ops() const { return follows_.load(std::memory_order_relaxed); }
 
@@ -422,7 +395,6 @@ class Engine {
   void begin_recording(bool sample = false);
   // Sizes change from step to step: vary.cpp.
   void watch_op(std::span<const Use> uses, std::span<Record* const> outputs, Lock& lock);
-  void join_course(Repertoire::Found found);
   void find_away();
   void end_varying_step(const StepTimes& times, Lock& lock);
   void do_later(Study::Job job, Lock& lock);
@@ -432,7 +404,6 @@ class Engine {
   void plan_for_sizes(Lock& lock);
   void choose_size();
   [[nodiscard]] Bytes room_for_plans() const;
-  [[nodiscard]] Nanos settled_now(Lock& lock);
   [[nodiscard]] bool is_worth_following(const Prediction& offered) const;
   // `outdated`: the script at hand is no good any more.
   void start_planning(SearchFrom from, bool outdated = true);
@@ -450,11 +421,9 @@ class Engine {
   [[nodiscard]] bool is_doubtful() const;
   void begin_doubt(Lock& lock);
   void end_doubted_step(Lock& lock);
-  void begin_next_step();
   void note_recorded_time(Lock& lock);
-  void follow(std::shared_ptr<const Script> script, Lock& lock);
   void adopt_places(std::shared_ptr<const Places> places, Lock& lock);
-  void move_house(Lock& lock);
+  [[nodiscard]] std::function<void(Bytes, const std::function<bool()>&)> preparing();
   [[nodiscard]] Ground ground() const { return {.from = arena_.placed_from(), .limit = arena_.limit(), .alignment = options_.alignment, .granule = options_.granule, .open = open_need_}; }
   [[nodiscard]] bool recall();
   void remember(const std::shared_ptr<const RecordedSteps>& steps, Lock& lock);
@@ -505,7 +474,9 @@ class Engine {
   void trace_room_wait(Nanos took);
   struct Arrival { Record* record; Tick tick; StallCause cause; };
   void wait_for_arrival(const Arrival& arrival, StreamId on, Lock& lock);
-  [[nodiscard]] std::optional<Tick> wait_beside_host(StreamId on, Tick awaited);
+  [[nodiscard]] bool ask(Tick tick);
+  [[nodiscard]] std::optional<Tick> wait_beside_host(StreamId on, Tick awaited, bool late);
+  [[nodiscard]] bool is_late(StreamId on, Tick awaited);
   void note_wait(const StreamWait& wait);
   void settle_waits();
   [[nodiscard]] Bytes limit_beside(Bytes outside) const;

@@ -28,7 +28,7 @@ Bytes Engine::ask_for_names(Lock& lock) {
   for (const Asked& one : asked) {
     const Bytes before = movable_bytes(*one.record);
     if (!one.named && one.record->named) {
-      recount(*one.record, [&] { forget_name(*one.record); });
+      lose_name(one.record);
       free_again += movable_bytes(*one.record) - before;
     }
     unref(one.record);
@@ -40,6 +40,11 @@ void Engine::note_name(Record* record) {
   if (record->named || record->residence != Residence::resident) return;
   recount(*record, [&] { record->named = true; });
   named_.insert(record);
+}
+
+void Engine::lose_name(Record* record) {
+  minutes_.note(CallKind::lose_name, record);
+  recount(*record, [&] { forget_name(*record); });
 }
 
 void Engine::forget_name(Record& record) {

@@ -64,11 +64,11 @@ void Leads::judge(const Script& script, const Costs& costs) {
   if (waited == 0_ns || waited.count * 10 <= bearable_.count * kMoreTenths || trials_ == kMostTrials) return;
   const std::vector<Coming> coming = list_coming(script, costs, least);
   const std::vector<OpPlace> starts = plan_starts(coming, script.start_times());
-  std::vector<Moved> moved;
+  std::vector<Lead> moved;
   for (std::size_t at = 0; at < coming.size(); ++at) {
     if (starts[at] < *script.start(coming[at].gap)) moved.push_back({starts[at], coming[at].gap});
   }
-  std::ranges::stable_sort(moved, {}, &Moved::op);
+  std::ranges::stable_sort(moved, {}, &Lead::op);
   ++trials_;
   trial_ = Trial{std::exchange(moved_, std::move(moved)), waited};
 }
@@ -85,7 +85,7 @@ std::vector<Coming> Leads::list_coming(const Script& script, const Costs& costs,
   std::vector<Coming> coming;
   std::vector<OpPlace> starts(script.gap_count());
   for (std::uint32_t gap = 0; gap < script.gap_count(); ++gap) starts[gap] = script.start(gap).value_or(0);
-  for (const Moved& one : moved_) starts[one.gap] = one.op;
+  for (const Lead& one : moved_) starts[one.gap] = one.op;
   for (std::uint32_t gap = 0; gap < script.gap_count(); ++gap) {
     if (!script.start(gap)) continue;
     const auto copy = static_cast<std::int64_t>(std::max(rate_, costs.in_nanos_per_byte) * static_cast<double>(script.size(gap).count));

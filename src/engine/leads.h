@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/units.h"
@@ -29,6 +30,14 @@ struct Coming {
 // By `coming`, which are in the order of their starts: the op before which each begins from now on. `starts`: of the step's ops.
 [[nodiscard]] std::vector<OpPlace> plan_starts(std::span<const Coming> coming, std::span<const Nanos> starts);
 
+// A way back begins before this op, and by the script later.
+struct Lead {
+  OpPlace op = 0;
+  std::uint32_t gap = 0;
+
+  friend bool operator==(const Lead&, const Lead&) = default;
+};
+
 class Leads {
  public:
   // How late each was in `step`; other steps are not asked for.
@@ -43,6 +52,10 @@ class Leads {
   // A step did not go by the script, or wanted more room than that has: perhaps for somebody who came early.
   void give_up();
 
+  [[nodiscard]] std::span<const Lead> moved() const { return moved_; }
+  // What another run found out.
+  void take_over(std::vector<Lead> moved) { moved_ = std::move(moved); }
+
   void begin_step() { next_ = 0; }
   // Those that begin before this op, and by the script later.
   void take_due(std::size_t op, std::vector<std::uint32_t>& due) {
@@ -50,19 +63,15 @@ class Leads {
   }
 
  private:
-  struct Moved {
-    OpPlace op = 0;
-    std::uint32_t gap = 0;
-  };
   struct Trial {
-    std::vector<Moved> before;  // what it took the place of
+    std::vector<Lead> before;  // what it took the place of
     Nanos waited;
   };
 
   [[nodiscard]] std::vector<Coming> list_coming(const Script& script, const Costs& costs, Nanos least) const;
   void end_trial(Nanos waited);
 
-  std::vector<Moved> moved_;  // by op
+  std::vector<Lead> moved_;   // by op
   std::size_t next_ = 0;      // of those, in this step
   std::vector<Nanos> late_;   // by gap
   std::optional<std::uint64_t> looks_at_;

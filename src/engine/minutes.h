@@ -1,7 +1,8 @@
 // The minutes of a run: what the engine was asked and what it was answered, in order, so that the run can be played again.
 //
-// A decision of an engine without a plan hangs on its options, on these, and on nothing else: no clock, no address, no other
-// order. What is asked while the engine has asked for a rebuild stands between `rebuild` and `rebuilt`. Storages are told by their
+// What an engine does hangs on its options, on these, and on nothing else: no clock, no address, no other order. When there is a
+// plan, and which, does hang on the clock; so the scripts a run goes by, and when it takes to each, are told as if they had been asked
+// for. What is asked while the engine has asked for a rebuild stands between `rebuild` and `rebuilt`. Storages are told by their
 // numbers, which are those of the trace when it begins with the first of them. The words of each kind of call:
 //
 //   allocate        size, stream              set_recipe, append_recipe   storage, and the recipe unless the one before has it too
@@ -11,18 +12,26 @@
 //   loosen          storage, loose            borrow_sides                storage, which of its recipes
 //   set_budget, ... bytes + 1 or 0            set_policy                  policy, leave
 //   trim, evict_all how                       answer, rebuilt             yes or no
-//   refused         storage, alive, named, may go                         all others: the storages, if any
+//   refused         storage, alive, named, may go                         before  shape, sized, phase
+//   after           need, how many uses, each as above, the outputs       script  some of its words (script_words.h)
+//   follow          script + 1 or 0                                       join    script + 1, limit, next op, gaps that are spared
+//   lead            op, gap of each           reckon  bits of both rates  all others: the storages, if any
+//
+// Scripts are numbered from 0 in the order in which they are told; what `script` tells is the next one's until `follow` or `join`.
 //
 // One thread: when another asks, the minutes end with `lost`. Belongs to the engine's lock.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <thread>
 #include <vector>
 
+#include "engine/leads.h"
 #include "engine/record.h"
+#include "engine/script.h"
 #include "engine/tape.h"
 #include "trace/event.h"
 
@@ -48,6 +57,15 @@ class Minutes {
   void note_sides(const Recipe& recipe, const Record& wanted);
   void note_rebuild(const Record& record, const Record& made, std::span<const ReplayNote> replays);
   void note_replay(const Record* temporary, const ReplayNote& replay);
+  // `need`: as Returns has it.
+  void note_after(Bytes need, std::span<const Use> uses, std::span<Record* const> outputs);
+  // Null: none.
+  void note_follow(const std::shared_ptr<const Script>& script);
+  void note_join(const std::shared_ptr<const Script>& script, Bytes limit, std::size_t next, const std::vector<bool>& spared);
+  // Where they are others than those told last.
+  void note_leads(const Leads& leads);
+  // How fast copies are taken to be from now on.
+  void note_rates(const Costs& costs);
 
  private:
   [[nodiscard]] static std::uint64_t word_of(const Record* record) { return record->id.index; }
@@ -59,12 +77,17 @@ class Minutes {
   [[nodiscard]] static std::uint64_t word_of(Number number) { return static_cast<std::uint64_t>(number); }
   void add(const ReplayNote& replay);
   void add(const Recipe& recipe);
+  void add(std::span<const Use> uses);
+  // Its number, and one.
+  [[nodiscard]] std::uint64_t tell(const std::shared_ptr<const Script>& script);
   void write(CallKind kind, std::span<const std::uint64_t> words);
 
   Tape& tape_;
   bool on_ = false;
   std::thread::id whose_;
   std::vector<std::uint64_t> words_;  // of the call that is told
+  std::vector<std::shared_ptr<const Script>> scripts_;  // that were told
+  std::vector<Lead> leads_;                             // told last
 };
 
 // Zero: no budget.

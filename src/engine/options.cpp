@@ -29,6 +29,13 @@ void each_option(Options& options, Visit visit) {
   visit("poison", options.poison);
 }
 
+template <class Options, class Visit>
+void each_cost(Options& costs, Visit visit) {
+  visit("out_nanos_per_byte", costs.out_nanos_per_byte);
+  visit("in_nanos_per_byte", costs.in_nanos_per_byte);
+  visit("per_copy", costs.per_copy.count);
+}
+
 // The shortest text that reads back as the same number.
 template <class Number>
 std::string text_of(Number number) {
@@ -76,7 +83,11 @@ class Words {
 std::string to_words(const EngineOptions& options) {
   std::string words = "policy=" + std::string(name_of(options.policy)) + " leave=" + std::string(kLeaves[static_cast<std::size_t>(options.leave)]);
   if (options.budget) words += " budget=" + text_of(*options.budget);
-  each_option(options, [&](std::string_view word, const auto& option) { words += " " + std::string(word) + "=" + text_of(option); });
+  const auto tell = [&](std::string_view word, const auto& option) { words += " " + std::string(word) + "=" + text_of(option); };
+  each_option(options, tell);
+  if (options.plans == nullptr) return words;
+  words += " plans=" + std::string(options.plans->name);
+  each_cost(options.costs, tell);
   return words;
 }
 
@@ -90,7 +101,12 @@ EngineOptions parse_options(std::string_view told) {
   if (leave == kLeaves.end()) words.refuse("leave");
   options.leave = static_cast<Leave>(leave - kLeaves.begin());
   if (words.has("budget")) words.read("budget", options.budget.emplace());
-  each_option(options, [&](std::string_view word, auto& option) { words.read(word, option); });
+  const auto read = [&](std::string_view word, auto& option) { words.read(word, option); };
+  each_option(options, read);
+  if (!words.has("plans")) return options;
+  options.plans = find_plan_policy(words.text("plans"));
+  if (options.plans == nullptr) words.refuse("plans");
+  each_cost(options.costs, read);
   return options;
 }
 

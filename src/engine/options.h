@@ -1,6 +1,6 @@
 // How an engine is set up, and the same in words, as a trace keeps it for whoever plays the run again.
 //
-//   parse_options(to_words(options)) decides like options, plans aside
+//   parse_options(to_words(options)) decides like options, once it is told which plans to follow
 #pragma once
 
 #include <functional>
@@ -39,13 +39,14 @@ struct EngineOptions {
   Costs costs;                  // what plans reckon with
   bool poison = false;          // overwrite what has left
   bool minutes = false;         // a trace from the start tells what the engine was asked, too: see minutes.h
+  bool prompted = false;        // what to go by is told from outside: in a run that is played again
   std::function<bool(Tick)> is_done;  // asked instead of the device where a decision hangs on it: in a run that is played again
 };
 
 // How storages leave by this policy.
 [[nodiscard]] inline Leave leave_of(ReactivePolicy policy) { return policy == ReactivePolicy::lru ? Leave::move : Leave::cheaper; }
 
-// "budget=1048576 policy=lru ...": what decisions hang on where nobody plans. An option that is not set has no word.
+// "budget=1048576 policy=lru ...": what decisions hang on. An option that is not set has no word, nor has what only plans need.
 [[nodiscard]] std::string to_words(const EngineOptions& options);
 // Throws InputError naming the word that is missing or not understood.
 [[nodiscard]] EngineOptions parse_options(std::string_view words);

@@ -37,31 +37,30 @@ std::vector<const Op*> ops_of(const Trace& trace, StepIndex step) {
 
 Script::Script(const RecordedSteps& steps, const Liveness& step, const Plan& plan, Bytes budget,
                std::shared_ptr<const Places> places, const std::vector<OpPlace>& fetches, bool any_size)
-    : keys_(any_size ? steps.shapes : steps.keys),
-      any_size_(any_size),
-      budget_(budget),
-      places_(std::move(places)),
-      plan_(plan) {
+    : plan_(plan) {
+  lines_.keys = any_size ? steps.shapes : steps.keys;
+  lines_.any_size = any_size;
+  lines_.budget = budget;
+  lines_.places = std::move(places);
   const std::vector<const Op*> ops = ops_of(steps.trace, StepRecorder::kStep);
-  leavings_.resize(ops.size());
-  holdings_.resize(ops.size());
-  acts_after_.resize(ops.size());
-  fetches_.resize(ops.size());
-  for (const LiveOp& op : step.ops()) needs_.push_back(op.transient);
+  lines_.leavings.resize(ops.size());
+  lines_.holdings.resize(ops.size());
+  lines_.fetches.resize(ops.size());
+  for (const LiveOp& op : step.ops()) lines_.needs.push_back(op.transient);
   if (std::ranges::count(steps.timed, true) > 0) {
     for (const LiveOp& op : step.ops()) times_.push_back(op.duration);
   }
-  gap_count_ = static_cast<std::uint32_t>(plan.gaps.size());
+  const auto gap_count = static_cast<std::uint32_t>(plan.gaps.size());
   start_times_.assign(step.starts().begin(), step.starts().end());
-  starts_.resize(gap_count_);
-  earliest_.resize(gap_count_);
+  starts_.resize(gap_count);
+  earliest_.resize(gap_count);
   if (any_size) {
     for (const PlannedGap& planned : plan.gaps) gaps_.push_back(planned.gap);
     peak_beside_ = peak_beside(step, gaps_);
   }
-  for (std::uint32_t gap = 0; gap < gap_count_; ++gap) {
+  for (std::uint32_t gap = 0; gap < gap_count; ++gap) {
     const PlannedGap& planned = plan.gaps[gap];
-    ends_.push_back(planned.gap.end);
+    lines_.ends.push_back(planned.gap.end);
     sizes_.push_back(step.storages()[planned.gap.storage].size);
     const OpPlace op = planned.gap.begin - 1;
     auto leaving = find_part(*ops[op], step.storages()[planned.gap.storage].id);
@@ -69,25 +68,37 @@ Script::Script(const RecordedSteps& steps, const Liveness& step, const Plan& pla
     leaving->gap = gap;
     leaving->remedy = planned.remedy;
     leaving->again = planned.again;
-    leavings_[op].push_back(*leaving);
-    acts_after_[op] = true;
+    lines_.leavings[op].push_back(*leaving);
     const LiveStorage& storage = step.storages()[planned.gap.storage];
-    if (planned.gap.end > ops.size() && storage.wraps()) staying_away_.emplace_back(gap, storage.id);
+    if (planned.gap.end > ops.size() && storage.wraps()) lines_.staying_away.emplace_back(gap, storage.id);
     if (planned.remedy != Remedy::move || planned.gap.ends == GapEnd::death) continue;
     if (fetches.empty()) add_start(gap, planned.fetch_at % step.op_count());
     else if (fetches[gap] > 0) add_start(gap, fetches[gap] - 1);
   }
   const auto order = [&](std::uint32_t gap) { return order_of_return(plan.gaps[gap].gap, plan.gaps[gap].fetch_at, step.op_count()); };
-  for (auto& due : fetches_) std::ranges::sort(due, {}, order);
+  for (auto& due : lines_.fetches) std::ranges::sort(due, {}, order);
   add_holds(ops, step);
+  note_acts();
+}
+
+// For whoever only goes by it: nobody asks for times, reasons or what else may start when.
+Script::Script(Lines lines) : lines_(std::move(lines)) { note_acts(); }
+
+void Script::note_acts() {
+  acts_after_.resize(op_count());
+  for (std::size_t op = 0; op < op_count(); ++op) {
+    if (!lines_.leavings[op].empty() || !lines_.holdings[op].empty()) acts_after_[op] = true;
+    for (const Holding& holding : lines_.holdings[op]) acts_after_[holding.through] = true;
+  }
 }
 
 void Script::add_start(std::uint32_t gap, OpPlace op) {
-  fetches_[op].push_back(gap);
+  lines_.fetches[op].push_back(gap);
   starts_[gap] = op;
   const OpPlace left = plan_.gaps[gap].gap.begin;
-  const bool placed = places_ && gap < places_->free_from.size();
-  earliest_[gap] = std::max(left <= op ? left : 0, placed ? places_->free_from[gap] : 0);
+  const auto& places = lines_.places;
+  const bool placed = places && gap < places->free_from.size();
+  earliest_[gap] = std::max(left <= op ? left : 0, placed ? places->free_from[gap] : 0);
 }
 
 // From the last op that sees them.
@@ -96,8 +107,7 @@ void Script::add_holds(const std::vector<const Op*>& ops, const Liveness& step) 
     const OpPlace last = step.accesses_of(hold.storage).back().op;
     const auto who = find_part(*ops[last], step.storages()[hold.storage].id);
     if (!who) continue;
-    holdings_[last].push_back({*who, hold.until - 1});
-    acts_after_[last] = acts_after_[hold.until - 1] = true;
+    lines_.holdings[last].push_back({*who, hold.until - 1});
   }
 }
 

@@ -39,8 +39,23 @@ struct Holding {
 [[nodiscard]] std::optional<Leaving> find_part(const Op& op, StorageId id);
 [[nodiscard]] std::vector<const Op*> ops_of(const Trace& trace, StepIndex step);
 
+// What the engine follows of a script, by op where nothing else is said: enough to go by it once more (minutes.h).
+struct Lines {
+  std::vector<std::uint64_t> keys;
+  bool any_size = false;                                            // keys are those of ops whatever their arguments' sizes
+  std::vector<std::pair<std::uint32_t, StorageId>> staying_away;    // as Script::staying_away
+  std::vector<Bytes> needs;
+  std::vector<std::vector<Leaving>> leavings;
+  std::vector<std::vector<Holding>> holdings;
+  std::vector<std::vector<std::uint32_t>> fetches;
+  std::vector<OpPlace> ends;                                        // by gap
+  Bytes budget;
+  std::shared_ptr<const Places> places;
+};
+
 class Script {
  public:
+  explicit Script(Lines lines);
   // `any_size`: it is for a step foreseen, whose ops are known whatever the sizes of their arguments.
   // `fetches`: by gap, 1 + the op before which its way back begins, as the timeline has it with room for it; 0: when it is
   // needed. None: the plan's own.
@@ -54,33 +69,36 @@ class Script {
   void spare_in_order(std::vector<std::uint32_t> gaps) { spared_in_order_ = std::move(gaps); }
   [[nodiscard]] std::span<const std::uint32_t> spared_in_order() const { return spared_in_order_; }
 
-  [[nodiscard]] std::size_t op_count() const { return keys_.size(); }
-  [[nodiscard]] std::uint32_t gap_count() const { return gap_count_; }
-  [[nodiscard]] bool is_next(std::size_t op, OpKey key) const { return op < keys_.size() && keys_[op] == (any_size_ ? key.shape : key.sized); }
+  [[nodiscard]] const Lines& lines() const { return lines_; }
+  [[nodiscard]] std::size_t op_count() const { return lines_.keys.size(); }
+  [[nodiscard]] std::uint32_t gap_count() const { return static_cast<std::uint32_t>(lines_.ends.size()); }
+  [[nodiscard]] bool is_next(std::size_t op, OpKey key) const {
+    return op < op_count() && lines_.keys[op] == (lines_.any_size ? key.shape : key.sized);
+  }
   // Storages that live on from step to step and leave over its end: the gap, and who.
-  [[nodiscard]] const std::vector<std::pair<std::uint32_t, StorageId>>& staying_away() const { return staying_away_; }
+  [[nodiscard]] const std::vector<std::pair<std::uint32_t, StorageId>>& staying_away() const { return lines_.staying_away; }
   // What the op takes beside its arguments.
-  [[nodiscard]] Bytes need(std::size_t op) const { return needs_[op]; }
+  [[nodiscard]] Bytes need(std::size_t op) const { return lines_.needs[op]; }
   // Where the device measured it.
   [[nodiscard]] std::optional<Nanos> device_time(std::size_t op) const { return times_.empty() ? std::nullopt : std::optional(times_[op]); }
   // When each op starts if nothing ever waits, and when the step ends.
   [[nodiscard]] std::span<const Nanos> start_times() const { return start_times_; }
-  [[nodiscard]] std::span<const Leaving> leavings(std::size_t op) const { return leavings_[op]; }
-  [[nodiscard]] std::span<const Holding> holdings(std::size_t op) const { return holdings_[op]; }
+  [[nodiscard]] std::span<const Leaving> leavings(std::size_t op) const { return lines_.leavings[op]; }
+  [[nodiscard]] std::span<const Holding> holdings(std::size_t op) const { return lines_.holdings[op]; }
   // Whether something is to be done after the op, if it is one: who leaves, who is held, who no longer is.
   [[nodiscard]] bool acts_after(std::size_t op) const { return op < acts_after_.size() && acts_after_[op]; }
-  [[nodiscard]] std::span<const std::uint32_t> fetches(std::size_t op) const { return fetches_[op]; }
+  [[nodiscard]] std::span<const std::uint32_t> fetches(std::size_t op) const { return lines_.fetches[op]; }
   // What was planned for.
-  [[nodiscard]] Bytes budget() const { return budget_; }
+  [[nodiscard]] Bytes budget() const { return lines_.budget; }
   // Where its blocks go; null: not known beforehand.
-  [[nodiscard]] const std::shared_ptr<const Places>& places() const { return places_; }
+  [[nodiscard]] const std::shared_ptr<const Places>& places() const { return lines_.places; }
   [[nodiscard]] const Plan& plan() const { return plan_; }
   [[nodiscard]] const Prediction& predicted() const { return plan_.predicted; }
   // Of a step foreseen: its gaps, whose storages are places of the foreseen step, and the peak they leave there (reuse.h).
   [[nodiscard]] std::span<const Gap> gaps() const { return gaps_; }
   [[nodiscard]] Bytes peak_beside_gaps() const { return peak_beside_; }
   // The op that wants the gap's storage back, or before which it dies; from op_count() on: of the next step.
-  [[nodiscard]] OpPlace end(std::uint32_t gap) const { return ends_[gap]; }
+  [[nodiscard]] OpPlace end(std::uint32_t gap) const { return lines_.ends[gap]; }
   // To make, since it was asked for; zero where that is nobody's business.
   void set_took(Nanos took) { took_ = took; }
   [[nodiscard]] Nanos took() const { return took_; }
@@ -95,21 +113,13 @@ class Script {
   void add_holds(const std::vector<const Op*>& ops, const Liveness& step);
   void add_start(std::uint32_t gap, OpPlace op);
 
-  std::vector<std::uint64_t> keys_;
-  bool any_size_ = false;
-  std::vector<std::pair<std::uint32_t, StorageId>> staying_away_;
-  std::vector<Bytes> needs_;
-  std::vector<Nanos> times_;
-  std::vector<std::vector<Leaving>> leavings_;
-  std::vector<std::vector<Holding>> holdings_;
+  void note_acts();
+
+  Lines lines_;
   std::vector<bool> acts_after_;
-  std::vector<std::vector<std::uint32_t>> fetches_;
-  Bytes budget_;
-  std::shared_ptr<const Places> places_;
-  std::uint32_t gap_count_ = 0;
+  std::vector<Nanos> times_;
   std::vector<Gap> gaps_;
   Bytes peak_beside_;
-  std::vector<OpPlace> ends_;
   std::vector<Nanos> start_times_;
   std::vector<std::optional<OpPlace>> starts_;  // by gap
   std::vector<OpPlace> earliest_;

@@ -48,6 +48,7 @@ std::shared_ptr<RecordedSteps> with_times(RecordedSteps steps, const std::vector
 }  // namespace
 
 void Engine::steer_before(OpKey key, Phase phase, Lock& lock) {
+  minutes_.note(CallKind::before, key.shape, key.sized, phase);
   op_shape_ = key.shape;
   if (opening_.on) opening_.add(key);
   if (!course_.on) return return_early(phase, lock);
@@ -97,6 +98,7 @@ bool Engine::try_prefetch(Record* record, Lock& lock) {
   lock.unlock();
   void* held = owner_.hold(weak);
   lock.lock();
+  if (held == nullptr) minutes_.note(CallKind::refused, record, 0, 0, 0);
   if (held != nullptr) arrive(*record, *block);
   else free_block(*block, {});
   if (held == nullptr && record->residence == Residence::arriving) record->residence = Residence::away;
@@ -111,6 +113,7 @@ bool Engine::try_prefetch(Record* record, Lock& lock) {
 }
 
 void Engine::steer_after(std::span<const Use> uses, std::span<Record* const> outputs, Lock& lock) {
+  minutes_.note_after(returns_.need, uses, outputs);
   if (!course_.on) note_time(outputs, lock);
   if (repertoire_.watches()) return watch_op(uses, outputs, lock);
   if (!course_.on || !course_.script->acts_after(course_.next - 1)) return;
@@ -179,8 +182,6 @@ void Engine::note_step_op(const OpNote& note, OpKey key) {
 
 void Engine::steer_end_step(const StepTimes& times, Lock& lock) {
   const bool measured = std::exchange(retimes_, false);
-  let_outliving_go(std::numeric_limits<std::size_t>::max());
-  if (!plans()) return;
   if (opening_.on && recall()) {
     recorded_time_.reset();  // it was recorded in another run
     plan_anew();
@@ -200,7 +201,7 @@ void Engine::steer_end_step(const StepTimes& times, Lock& lock) {
     course_.stride.note_step(as_planned, !planner_.busy(), host_late, [&] { return settled_now(lock); });
     follow_lateness(followed && course_.surprises == 0);
     if (measured && followed && course_.surprises == 0) retime(times.now, lock);
-    if (course_.missed >= kMostMissed) course_.set(nullptr);
+    if (course_.missed >= kMostMissed) follow(nullptr, lock);
   }
   if (recorder_.on_planned_step() && !course_.script) note_recorded_time(lock);
   const Nanos begin = device_.now();
@@ -232,13 +233,6 @@ void Engine::steer_end_step(const StepTimes& times, Lock& lock) {
   if (is_doubtful()) begin_doubt(lock);
   else change_course(lock);
   retimes_ = is_time_to_retime();
-  begin_next_step();
-}
-
-void Engine::begin_next_step() {
-  course_.begin_step();
-  layout_.begin_step(course_.on);
-  open_peak_ = open_;
 }
 
 void Engine::note_recorded_time(Lock& lock) {
@@ -270,7 +264,6 @@ void Engine::end_doubted_step(Lock& lock) {
       reactive_steps_ = kPatience << std::min(doubt_.decline(), kMostPatience);
     }
   }
-  begin_next_step();
 }
 
 // A script is changed for one that promises enough, and only after it was seen how long its own steps take: what does not
@@ -298,8 +291,8 @@ void Engine::change_course(Lock& lock) {
   course_.before = std::move(before);
 }
 
-// Null: none.
 void Engine::follow(std::shared_ptr<const Script> script, Lock& lock) {
+  minutes_.note_follow(script);
   if (!script) {
     course_.set(nullptr);
     return layout_.use(nullptr);
@@ -325,6 +318,7 @@ void Engine::find_away() {
 
 // The host's clock with nothing left to do for the device.
 Nanos Engine::settled_now(Lock& lock) {
+  minutes_.note(CallKind::settle);
   lock.unlock();
   device_.synchronize(device_.record(compute_));
   const Nanos now = device_.now();
@@ -368,7 +362,13 @@ void Engine::start_planning(SearchFrom from, bool outdated) {
   costs.host_step = pace_.host_step();
   planner_.start({.steps = recorded_, .costs = costs, .budget = budget, .ground = ground(), .policy = options_.plans,
                   .rounds = options_.plan_rounds, .standing = outdated ? nullptr : course_.script, .from = from, .at_once = options_.plans_at_once, .threads = searching_threads(),
-                  .prepare = [this](Bytes bytes, const auto& stop) { mover_.prepare_host(bytes, stop); }});
+                  .prepare = preparing()});
+}
+
+// Who takes memory on another thread when it has time for it cannot be played again.
+std::function<void(Bytes, const std::function<bool()>&)> Engine::preparing() {
+  if (minutes_.on()) return {};
+  return [this](Bytes bytes, const auto& stop) { mover_.prepare_host(bytes, stop); };
 }
 
 // Copies take another time than was planned with: the link is shared, or somebody else's since. Rates are those of the
@@ -392,6 +392,7 @@ void Engine::follow_link() {
   };
   if (out) take_over(seen.out_nanos_per_byte, costs.out_nanos_per_byte, costs.out_price);
   if (in) take_over(seen.in_nanos_per_byte, costs.in_nanos_per_byte, costs.in_price);
+  minutes_.note_rates(costs);
   start_planning(SearchFrom::nothing);
 }
 
@@ -433,6 +434,7 @@ void Engine::settle_layout(bool followed, Lock& lock) {
   if (!steady || (course_.surprises == 0 && (!remapped || !layout_.is_placed()))) return;
   if (layout_.is_placed() && moves_++ < kMostMoves) {
     placed_steps_ = 0;
+    minutes_.note(CallKind::move_house);
     move_house(lock);
   } else if (course_.surprises == 0) {
     plan_with_more_open();

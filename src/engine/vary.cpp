@@ -30,17 +30,20 @@ void Engine::watch_op(std::span<const Use> uses, std::span<Record* const> output
   stats_.reused_plans += found.reused ? 1 : 0;
   stats_.fitting_steps += found.fits ? 1 : 0;
   if (recorder_.on_planned_step() && !repertoire_.teaches()) recorder_.abandon();
-  if (found.script) join_course(std::move(found));
+  if (found.script) {
+    const Bytes limit = std::min(found.script->budget() + found.beside, room_for_plans());
+    join_course({.script = std::move(found.script), .limit = limit, .next = repertoire_.ops_seen(), .spared = std::move(found.spared)});
+  }
   stats_.planning += device_.now() - begin;
 }
 
-// In the middle of a step: what should be on its way back is due.
-void Engine::join_course(Repertoire::Found found) {
-  tape_.plan(options_.plans->name, arena_.limit(), found.script->predicted(), found.script->took());
-  course_.set(std::move(found.script), std::move(found.spared));
-  course_.limit = std::min(course_.limit + found.beside, room_for_plans());
+void Engine::join_course(Joining at) {
+  minutes_.note_join(at.script, at.limit, at.next, at.spared);
+  tape_.plan(options_.plans->name, arena_.limit(), at.script->predicted(), at.script->took());
+  course_.set(std::move(at.script), std::move(at.spared));
+  course_.limit = at.limit;
   course_.begin_step();
-  course_.next = repertoire_.ops_seen();
+  course_.next = at.next;
   find_away();
   for (std::size_t op = 0; op < course_.next; ++op) {
     const auto fetches = course_.script->fetches(op);
@@ -61,10 +64,7 @@ void Engine::end_varying_step(const StepTimes& times, Lock& lock) {
   take_lessons(lock);
   if (!recorder_.on() && repertoire_.wants_samples(/*strayed=*/course_.script && !followed)) begin_recording(/*sample=*/true);
   plan_for_sizes(lock);
-  course_.set(nullptr);
-  course_.begin_step();
-  layout_.use(nullptr);
-  layout_.begin_step(false);
+  follow(nullptr, lock);
   repertoire_.begin_step(live_);
   stats_.planning += device_.now() - begin;
 }
@@ -73,7 +73,7 @@ Bytes Engine::room_for_plans() const { return arena_.limit() * (kSlackParts - kS
 
 // The training thread hands over what takes long; what comes of it is there some steps later.
 void Engine::do_later(Study::Job job, Lock& lock) {
-  if (!options_.plans_at_once) return study_.hand_over(std::move(job));
+  if (!options_.plans_at_once && !minutes_.on() && !options_.prompted) return study_.hand_over(std::move(job));
   lock.unlock();
   job();
   lock.lock();

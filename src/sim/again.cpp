@@ -57,7 +57,7 @@ EngineOptions recorded_options(const Trace& trace) {
   const std::string_view told = fact_of(trace, "again");
   if (told.starts_with("no: ")) throw InputError("this run cannot be played again: " + std::string(told.substr(4)));
   if (!told.empty()) return parse_options(told);
-  throw InputError("this run cannot be played again: only runs inside a budget on the CPU, by lru or dtr, are recorded so that they can");
+  throw InputError("this run cannot be played again: only runs inside a budget on the CPU are recorded so that they can");
 }
 
 EngineOptions options_for(const Trace& trace, const AgainOptions& wanted) {
@@ -65,7 +65,8 @@ EngineOptions options_for(const Trace& trace, const AgainOptions& wanted) {
   if (wanted.budget) options.budget = wanted.budget;
   if (!wanted.policy) return options;
   const auto policy = find_policy(*wanted.policy);
-  if (!policy) throw InputError("a run is played again by lru or dtr, not by '" + *wanted.policy + "'");
+  if (!policy) throw InputError("a run is played again as it was, or by lru or dtr, not by '" + *wanted.policy + "'");
+  options.plans = nullptr;
   options.policy = *policy;
   options.leave = leave_of(*policy);
   return options;

@@ -1,8 +1,9 @@
 // A recorded run played again from its first call to its last: does the engine decide as it did?
 //
-// A run inside a budget without plans, recorded on the CPU, has the engine's options and minutes in its trace (engine/minutes.h).
-// The same engine gets the same calls here over a fake device. Who leaves, how, and who comes back is its own to decide; the
-// trace is only asked what no engine decides: what the program did, and whether a copy was done when somebody asked.
+// A run inside a budget, recorded on the CPU, has the engine's options and minutes in its trace (engine/minutes.h). The same engine
+// gets the same calls here over a fake device. Who leaves, how, and who comes back is its own to decide; the trace is only asked
+// what no engine decides: what the program did, whether a copy was done when somebody asked, and, since that hangs on a thread in
+// the background, which plan there was to go by.
 //
 //   same options, same minutes  =>  same sequence of (op, action, storage)
 #pragma once

@@ -1,9 +1,12 @@
 #include "sim/encore.h"
 
+#include <bit>
 #include <exception>
 #include <utility>
 
 #include "base/error.h"
+#include "engine/script_words.h"
+#include "plan/policies.h"
 #include "trace/fields.h"
 
 namespace spillway {
@@ -43,6 +46,7 @@ class Encore::Words {
 Encore::Encore(FakeDevice& device, EngineOptions options, const Trace& trace, std::size_t end)
     : device_(device), trace_(trace), caller_(device.open_stream()), engine_(device, *this, caller_, [&] {
         options.is_done = [this](Tick tick) { return answer(tick); };
+        options.prompted = true;
         return options;
       }()) {
   for (std::size_t at = 0; at < end; ++at) {
@@ -93,13 +97,15 @@ void Encore::play(const Call& call) {
     case CallKind::acquire: case CallKind::release: case CallKind::pin: case CallKind::unpin:
     case CallKind::begin_region: case CallKind::keep: case CallKind::end_region: return play_op(call.kind, words);
     case CallKind::adopt: case CallKind::set_apart: case CallKind::hold_for_life: case CallKind::lend: case CallKind::end_loan:
-    case CallKind::outside_write: case CallKind::loosen: case CallKind::try_drop: return play_storage(call.kind, words);
+    case CallKind::outside_write: case CallKind::loosen: case CallKind::lose_name: case CallKind::try_drop: return play_storage(call.kind, words);
     case CallKind::set_recipe: case CallKind::append_recipe: case CallKind::clear_recipes: return play_recipe(call.kind, words);
     case CallKind::finish_rebuild: case CallKind::note_replay: case CallKind::borrow_sides: case CallKind::return_sides:
     case CallKind::keep_temporary: return play_rebuild(call.kind, words);
     case CallKind::end_step: case CallKind::set_budget: case CallKind::try_set_budget: case CallKind::set_policy:
     case CallKind::trust_nothing: case CallKind::trim: case CallKind::evict_all: case CallKind::empty_out:
-    case CallKind::bring_all_home: return play_control(call.kind, words);
+    case CallKind::bring_all_home: case CallKind::reset_stats: return play_control(call.kind, words);
+    case CallKind::before: case CallKind::after: case CallKind::script: case CallKind::follow: case CallKind::join:
+    case CallKind::move_house: case CallKind::lead: case CallKind::reckon: case CallKind::settle: case CallKind::begin_step: return play_course(call.kind, words);
     case CallKind::rebuild: case CallKind::rebuilt: case CallKind::answer: case CallKind::refused: case CallKind::failed:
     case CallKind::lost: case CallKind::end:
       lose("the run met '" + std::string(word(call.kind)) + "' here, and the engine did not ask for it");
@@ -144,10 +150,7 @@ void Encore::play_op(CallKind kind, Words& words) {
 void Encore::acquire(Words& words) {
   const StreamId on{words.small()};
   std::vector<Use> uses;
-  while (!words.empty()) {
-    const std::uint64_t use = words.next();
-    uses.push_back({find(use / 2), use % 2 == 1});
-  }
+  while (!words.empty()) uses.push_back(read_use(words));
   bool failed = false;
   try {
     auto lock = engine_.lock();
@@ -185,6 +188,7 @@ void Encore::play_storage(CallKind kind, Words& words) {
   if (kind == CallKind::end_loan) engine_.end_loan(record, lock);
   if (kind == CallKind::outside_write) engine_.note_outside_write(record, lock);
   if (kind == CallKind::loosen) engine_.loosen(record, words.yes());
+  if (kind == CallKind::lose_name) engine_.lose_name(record);
 }
 
 // --- recipes --------------------------------------------------------------------------------------------------------
@@ -269,14 +273,84 @@ void Encore::play_control(CallKind kind, Words& words) {
   if (kind == CallKind::empty_out) engine_.empty_out();
   if (kind == CallKind::set_policy) {
     const auto policy = static_cast<ReactivePolicy>(words.next());
-    engine_.set_policy(policy, static_cast<Leave>(words.next()), nullptr);
+    const auto leave = static_cast<Leave>(words.next());
+    const std::uint64_t plans = words.empty() ? 0 : words.next();
+    if (plans > plan_policies().size()) lose("a planner that is not known");
+    engine_.set_policy(policy, leave, plans == 0 ? nullptr : &plan_policies()[plans - 1]);
   }
+  if (kind == CallKind::reset_stats) engine_.reset_stats();
   if (kind != CallKind::bring_all_home) return;
   try {
     (void)engine_.bring_all_home();
   } catch (const Failed&) {
     return;  // a rebuild found no room, then as now
   }
+}
+
+// --- what it went by ------------------------------------------------------------------------------------------------
+
+void Encore::play_course(CallKind kind, Words& words) {
+  auto lock = engine_.lock();
+  if (engine_.options().plans == nullptr) return;  // it goes without them this time
+  if (kind == CallKind::before) {
+    const std::uint64_t shape = words.next(), sized = words.next();
+    engine_.steer_before({shape, sized}, static_cast<Phase>(words.next()), lock);
+  }
+  if (kind == CallKind::after) steer_after(lock, words);
+  if (kind == CallKind::script) while (!words.empty()) lines_.push_back(words.next());
+  if (kind == CallKind::follow) engine_.follow(find_script(words.next()), lock);
+  if (kind == CallKind::join) join(words);
+  if (kind == CallKind::move_house) engine_.move_house(lock);
+  if (kind == CallKind::lead) take_over_leads(words);
+  if (kind == CallKind::reckon) {
+    const double out = std::bit_cast<double>(words.next());
+    engine_.take_over_rates(out, std::bit_cast<double>(words.next()));
+  }
+  if (kind == CallKind::settle) engine_.settled_now(lock);
+  if (kind == CallKind::begin_step) engine_.begin_step();
+}
+
+void Encore::steer_after(Engine::Lock& lock, Words& words) {
+  const Bytes need = words.bytes();
+  std::vector<Use> uses;
+  for (std::uint64_t left = words.next(); left > 0; --left) uses.push_back(read_use(words));
+  const std::vector<Record*> outputs = find_all(words);
+  engine_.take_over_need(need);
+  engine_.steer_after(uses, outputs, lock);
+}
+
+void Encore::join(Words& words) {
+  const auto script = find_script(words.next());
+  if (script == nullptr) lose("a step joined a script that was not told");
+  Engine::Joining at{.script = script, .limit = words.bytes(), .next = words.next(), .spared = std::vector<bool>(script->gap_count())};
+  if (at.next > script->op_count()) lose("a step joined a script behind its end");
+  while (!words.empty()) {
+    const std::uint64_t gap = words.next();
+    if (gap >= script->gap_count()) lose("a step spared what its script does not have");
+    at.spared[gap] = true;
+  }
+  engine_.join_course(std::move(at));
+}
+
+void Encore::take_over_leads(Words& words) {
+  std::vector<Lead> leads;
+  while (!words.empty()) {
+    const OpPlace op = words.small();
+    leads.push_back({op, words.small()});
+    if (!engine_.has_gap(leads.back().gap)) lose("a way back begins earlier that the script does not have");
+  }
+  engine_.take_over_leads(std::move(leads));
+}
+
+std::shared_ptr<const Script> Encore::find_script(std::uint64_t number) {
+  if (!lines_.empty()) scripts_.push_back(std::make_shared<const Script>(parse_lines(std::exchange(lines_, {}))));
+  if (number > scripts_.size()) lose("a script that was not told");
+  return number == 0 ? nullptr : scripts_[number - 1];
+}
+
+Use Encore::read_use(Words& words) {
+  const std::uint64_t use = words.next();
+  return {find(use / 2), use % 2 == 1};
 }
 
 // --- what the engine asks -------------------------------------------------------------------------------------------

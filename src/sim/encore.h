@@ -1,4 +1,4 @@
-// The calls of a recorded run, made again: the other side of engine/minutes.h.
+// The calls of a recorded run, made again: the other side of engine/minutes.h. The engine plans nothing, and goes by the scripts of the run.
 //
 // What the engine asks back (a rebuild, whether a storage may go, whether a copy is done) is answered by the minutes, too: the next
 // call must be that answer. An engine that decides otherwise soon meets a call that does not fit; then nothing more is played, and
@@ -55,6 +55,13 @@ class Encore final : public Owner {
   void play_recipe(CallKind kind, Words& words);
   void play_rebuild(CallKind kind, Words& words);
   void play_control(CallKind kind, Words& words);
+  void play_course(CallKind kind, Words& words);
+  void steer_after(Engine::Lock& lock, Words& words);
+  void join(Words& words);
+  void take_over_leads(Words& words);
+  // By its number and one; what was told of it since the last one, if it is new. Null: 0.
+  [[nodiscard]] std::shared_ptr<const Script> find_script(std::uint64_t number);
+  [[nodiscard]] Use read_use(Words& words);
   void acquire(Words& words);
   void tell(const Op& op);
   void expect_failure(bool failed);
@@ -77,6 +84,8 @@ class Encore final : public Owner {
   std::vector<Record*> records_;     // by number
   std::vector<std::vector<Use>> held_;  // by ops that run, the innermost last
   Recipe* latest_ = nullptr;            // the recipe told last
+  std::vector<std::shared_ptr<const Script>> scripts_;
+  std::vector<std::uint64_t> lines_;    // of the script that is told
   std::size_t ops_ = 0, steps_ = 0;
   std::string problem_;
   const StreamId caller_;

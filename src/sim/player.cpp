@@ -34,9 +34,9 @@ void Player::play_step() {
   }
 }
 
-void Player::open_trace(const std::string& path) {
+void Player::open_trace(const std::string& path, const WriterOptions& kept) {
   const auto lock = engine_.lock();
-  engine_.open_trace(path);
+  engine_.open_trace(path, kept);
   engine_.tape().fact("device", device_.facts().name);
   const EngineOptions& options = engine_.options();
   engine_.tape().fact("policy", std::string(engine_.policy_name()));

@@ -34,7 +34,7 @@ class Player final : public Owner {
   // One step after the other. Once an op did not fit, nothing more is played.
   void play_step();
   // Throws InputError when the file cannot be written.
-  void open_trace(const std::string& path);
+  void open_trace(const std::string& path, const WriterOptions& kept = {});
   void close_trace();
   // As SimOptions has it.
   void set_slow_clock(double factor) { slow_clock_ = factor; }

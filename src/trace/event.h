@@ -237,7 +237,7 @@ struct Restart {
 
 // What was asked of the engine that wrote the trace, and what it was answered: with these the run can be played again
 // (sim/again.h). Only where nothing else of the trace tells it, in the order in which it was asked; `words` are the numbers that go
-// with it, as engine/minutes.h writes them. The last ones are not asked of the engine: they say what it met.
+// with it, as engine/minutes.h writes them. Those from `rebuild` to `end` are not asked of the engine: they say what it met.
 enum class CallKind : std::uint8_t {
   allocate, free, died, acquire, release, pin, unpin, adopt, set_apart, hold_for_life, lend, end_loan, outside_write,
   begin_region, keep, end_region, loosen, set_recipe, append_recipe, clear_recipes, finish_rebuild, note_replay, borrow_sides,
@@ -250,6 +250,11 @@ enum class CallKind : std::uint8_t {
   failed,   // the call before could not be served
   lost,     // from here on not everything is told
   end,      // the trace was closed here
+  // Since version 4, of runs that go by plans. What the planning side came to is told as if it had been asked for.
+  before, after, lose_name, reset_stats,
+  script,   // a part of what the next of the following goes by
+  follow, join, move_house, lead, reckon, settle,
+  begin_step,
 };
 
 template <class Words>

@@ -17,7 +17,7 @@
 
 namespace spillway {
 
-inline constexpr std::uint16_t kFormatVersion = 3, kOldestVersion = 1;  // that is written; that is read
+inline constexpr std::uint16_t kFormatVersion = 4, kOldestVersion = 1;  // that is written; that is read
 
 struct EventTag {
   std::uint8_t number;  // in files; never 0, so that a run of zeros is no event
@@ -89,13 +89,14 @@ inline constexpr std::array<std::string_view, kStallCauseCount> kWords<StallCaus
 template <>
 inline constexpr std::array<std::string_view, 5> kWords<Action>{"keep", "move_out", "prefetch", "drop", "recompute"};
 template <>
-inline constexpr std::array<std::string_view, 42> kWords<CallKind>{
+inline constexpr std::array<std::string_view, 54> kWords<CallKind>{
     "allocate", "free", "died", "acquire", "release", "pin", "unpin", "adopt", "set_apart", "hold_for_life", "lend", "end_loan",
     "outside_write", "begin_region", "keep", "end_region", "loosen", "set_recipe", "append_recipe", "clear_recipes",
     "finish_rebuild", "note_replay", "borrow_sides", "return_sides", "keep_temporary", "end_step", "set_budget", "try_set_budget",
     "set_policy", "trust_nothing", "trim", "evict_all", "try_drop", "empty_out", "bring_all_home", "rebuild", "rebuilt", "answer",
-    "refused", "failed", "lost", "end"};
-static_assert(kWords<CallKind>.size() == static_cast<std::size_t>(CallKind::end) + 1);
+    "refused", "failed", "lost", "end", "before", "after", "lose_name", "reset_stats", "script", "follow", "join", "move_house", "lead", "reckon", "settle",
+    "begin_step"};
+static_assert(kWords<CallKind>.size() == static_cast<std::size_t>(CallKind::begin_step) + 1);
 
 template <class Enum>
 requires std::is_enum_v<Enum>

@@ -2,7 +2,8 @@
 
     python again.py OUT MODEL OPTIONS
 
-MODEL is mlp, convnet or a seed of odd.py. OPTIONS are enable()'s; a budget `then` among them holds from the fourth step on.
+MODEL is mlp, convnet, varied (an mlp whose batches change size) or a seed of odd.py. OPTIONS are enable()'s; a budget `then` among
+them holds from the fourth step on, `steps` says how many there are.
 """
 
 import json
@@ -32,9 +33,14 @@ def convnet():
     return model, torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9), lambda: torch.randn(16, 3, 32, 32)
 
 
+def varied():
+    model, optimizer, _ = mlp()
+    return model, optimizer, lambda: torch.randn(int(torch.randint(16, 33, ())) * 16, 256)
+
+
 class Training:
     def __init__(self, kind: str):
-        self.model, self.optimizer, self.make = {"mlp": mlp, "convnet": convnet}[kind]()
+        self.model, self.optimizer, self.make = {"mlp": mlp, "convnet": convnet, "varied": varied}[kind]()
 
     def step(self) -> None:
         batch = self.make()
@@ -46,11 +52,11 @@ class Training:
 
 def main(words: list[str]) -> None:
     out, kind, options = words[0], words[1], json.loads(words[2])
-    then = options.pop("then", None)
+    then, steps = options.pop("then", None), options.pop("steps", STEPS)
     torch.manual_seed(0)
-    spillway.enable(device="cpu", cache=False, trace_steps=STEPS + 1, **options)
+    spillway.enable(device="cpu", cache=False, trace_steps=steps + 1, **options)
     program = odd.Program(int(kind)) if kind.isdigit() else Training(kind)
-    for step in range(STEPS):
+    for step in range(steps):
         if then is not None and step == 3:
             spillway.set_budget(then)
         program.step()

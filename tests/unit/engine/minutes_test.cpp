@@ -131,11 +131,11 @@ TEST_F(MinutesTest, ASecondTraceDoesNotGoOnWithThem) {
   EXPECT_THAT(kinds(close()), ElementsAre());
 }
 
-TEST_F(MinutesTest, APolicyThatPlansEndsThem) {
+TEST_F(MinutesTest, GoOnUnderAPolicyThatPlans) {
   open();
   told->set_policy(ReactivePolicy::dtr, Leave::cheaper, find_plan_policy("hybrid"));
   (void)make(100_KiB);
-  EXPECT_THAT(kinds(close()), ElementsAre(CallKind::lost, CallKind::end));
+  EXPECT_THAT(kinds(close()), ElementsAre(CallKind::set_policy, CallKind::allocate, CallKind::adopt, CallKind::end));
 }
 
 TEST(OptionsInWords, AreReadBackAsTheyWere) {
@@ -166,6 +166,21 @@ TEST(OptionsInWords, AreReadBackAsTheyWere) {
   EXPECT_TRUE(read.poison);
   options.budget.reset();
   EXPECT_EQ(parse_options(to_words(options)).budget, std::nullopt);
+}
+
+TEST(OptionsInWords, TellThePlannerAndWhatItsRunsHangOn) {
+  EngineOptions options;
+  options.plans = find_plan_policy("mimose");
+  options.costs = {.out_nanos_per_byte = 0.1, .in_nanos_per_byte = 1.0 / 3, .per_copy = 17_us};
+
+  const EngineOptions read = parse_options(to_words(options));
+
+  EXPECT_EQ(read.plans, options.plans);
+  EXPECT_EQ(read.costs.out_nanos_per_byte, 0.1);
+  EXPECT_EQ(read.costs.in_nanos_per_byte, 1.0 / 3);
+  EXPECT_EQ(read.costs.per_copy, 17_us);
+  EXPECT_EQ(parse_options(to_words({})).plans, nullptr);
+  EXPECT_THROW((void)parse_options(to_words({}) + " plans=luck"), InputError);
 }
 
 TEST(OptionsInWords, WhatIsMissingOrNotUnderstoodIsNamed) {

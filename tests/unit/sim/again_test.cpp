@@ -31,13 +31,13 @@ class PlayAgain : public ::testing::TestWithParam<const char*> {
 
   ~PlayAgain() override { std::filesystem::remove(path); }
 
-  Trace record(const std::string& policy, bool minutes = true, int steps = 4) {
+  Trace record(const std::string& policy, bool minutes = true, int steps = 4, const WriterOptions& kept = {}) {
     SimOptions sim{.card = quick_card(), .budget = live_curve(step).peak * 60 / 100, .policy = policy, .steps = steps};
     EngineOptions options = engine_options(sim);
     options.minutes = minutes;
     FakeDevice device(sim.card);
     Player player(device, options, score, step);
-    player.open_trace(path);
+    player.open_trace(path, kept);
     for (int i = 0; i < sim.steps; ++i) player.play_step();
     EXPECT_FALSE(player.unfit());
     player.close_trace();
@@ -101,7 +101,7 @@ TEST_P(PlayAgain, AnActThatWasEditedIsSeenWhereItIs) {
   EXPECT_EQ(result.difference->recorded->storage.index, acts[nth - 1].storage.index + 1);
 }
 
-INSTANTIATE_TEST_SUITE_P(Policies, PlayAgain, ::testing::Values("lru", "dtr"));
+INSTANTIATE_TEST_SUITE_P(Policies, PlayAgain, ::testing::Values("lru", "dtr", "hybrid", "tensile"));
 
 using PlayAgainOnly = PlayAgain;
 
@@ -132,14 +132,52 @@ TEST_F(PlayAgainOnly, ATraceThatEndsInTheMiddleIsPlayedUntilThere) {
   }
 }
 
-TEST_F(PlayAgainOnly, ARunByPlansIsRefusedWithTheReason) {
-  const Trace trace = record("hybrid");
-  try {
-    (void)play_again(trace);
-    FAIL() << "it was played";
-  } catch (const InputError& error) {
-    EXPECT_NE(std::string(error.what()).find("plan"), std::string::npos) << error.what();
+std::size_t calls_of(const Trace& trace, CallKind kind) {
+  return static_cast<std::size_t>(std::ranges::count_if(trace.events, [&](const Event& event) {
+    const Call* one = std::get_if<Call>(&event);
+    return one != nullptr && one->kind == kind;
+  }));
+}
+
+TEST_F(PlayAgainOnly, ARunTakesToItsPlansInTheSameSteps) {
+  const Trace trace = record("hybrid", /*minutes=*/true, /*steps=*/10, WriterOptions::keep_all());
+  ASSERT_GT(calls_of(trace, CallKind::follow), 0u);
+  ASSERT_GT(calls_of(trace, CallKind::script), 0u);
+
+  const AgainResult result = play_again(trace);
+
+  EXPECT_FALSE(result.difference);
+  EXPECT_EQ(result.problem, "");
+  EXPECT_EQ(result.steps, 10u);
+  EXPECT_TRUE(result.whole);
+  EXPECT_GT(result.recorded, 100u);
+}
+
+// Who takes to a plan a step early, or to another one, decides otherwise.
+TEST_F(PlayAgainOnly, APlanThatIsMissingIsSeen) {
+  Trace trace = record("hybrid", /*minutes=*/true, /*steps=*/10, WriterOptions::keep_all());
+  std::erase_if(trace.events, [](const Event& event) {
+    const Call* one = std::get_if<Call>(&event);
+    return one != nullptr && (one->kind == CallKind::follow || one->kind == CallKind::script);
+  });
+  EXPECT_TRUE(play_again(trace).difference);
+}
+
+TEST_F(PlayAgainOnly, ARunByPlansMayBePlayedWithoutThem) {
+  const AgainResult result = play_again(record("hybrid"), {.budget = {}, .policy = "dtr"});
+  EXPECT_TRUE(result.difference);
+}
+
+TEST_F(PlayAgainOnly, AScriptWithWordsThatAreNoneIsRefused) {
+  Trace trace = record("hybrid", /*minutes=*/true, /*steps=*/10, WriterOptions::keep_all());
+  for (Event& event : trace.events) {
+    Call* call = std::get_if<Call>(&event);
+    if (call == nullptr || call->kind != CallKind::script) continue;
+    call->words.resize(call->words.size() / 2);
+    break;
   }
+  const AgainResult result = play_again(trace);
+  EXPECT_NE(result.problem.find("script"), std::string::npos) << result.problem;
 }
 
 TEST_F(PlayAgainOnly, ATraceWithoutMinutesIsRefused) { EXPECT_THROW((void)play_again(record("lru", /*minutes=*/false)), InputError); }

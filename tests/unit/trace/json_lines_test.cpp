@@ -15,7 +15,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-constexpr const char* kFirst = "{\"trace\":\"spillway\",\"version\":3,\"times\":\"ns\",\"sizes\":\"bytes\"}\n";
+constexpr const char* kFirst = "{\"trace\":\"spillway\",\"version\":4,\"times\":\"ns\",\"sizes\":\"bytes\"}\n";
 
 std::string exported(const std::vector<Event>& events) {
   std::ostringstream out;
