@@ -151,6 +151,7 @@ void Engine::settle(Record& record, const Block& block) {
 
 Record* Engine::try_allocate(Bytes size, StreamId on, const char* maker) {
   Lock lock(mutex_);
+  const Minutes::Call call(minutes_, lock);
   minutes_.note(CallKind::allocate, size, on);
   const auto effort = [&] { return std::tuple(arena_.waited(), arena_.commits(), arena_.remaps(), stats_.evictions); };
   const auto before = wants_times() ? effort() : decltype(effort()){};
@@ -237,7 +238,8 @@ void Engine::note_stream(const void* data, StreamId stream) {
 }
 
 bool Engine::free(void* data) {
-  const Lock lock(mutex_);
+  Lock lock(mutex_);
+  const Minutes::Call call(minutes_, lock);
   Record* record = table_.find(data);
   if (record == nullptr) return false;
   minutes_.note(CallKind::free, record);

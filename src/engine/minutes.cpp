@@ -28,7 +28,7 @@ void Minutes::end() {
 }
 
 void Minutes::write(CallKind kind, std::span<const std::uint64_t> words) {
-  if (std::this_thread::get_id() == whose_) return tape_.call(kind, words);
+  if (std::this_thread::get_id() == (calls_ > 0 ? caller_ : whose_)) return tape_.call(kind, words);
   on_ = false;
   tape_.call(CallKind::lost, {});
 }

@@ -19,7 +19,8 @@
 //
 // Scripts are numbered from 0 in the order in which they are told; what `script` tells is the next one's until `follow` or `join`.
 //
-// One thread: when another asks, the minutes end with `lost`. Belongs to the engine's lock.
+// One thread: when another asks, the minutes end with `lost`; but where a kernel runs on several, any of these may take memory and
+// give it back, one call after the other. Belongs to the engine's lock.
 #pragma once
 
 #include <array>
@@ -46,6 +47,24 @@ class Minutes {
   [[nodiscard]] bool on() const { return on_ && tape_.on(); }
   // Not everything is told any more.
   void end();
+
+  // A call about memory is under way, and may let go of the lock: another such call waits until it is over.
+  class Call {
+   public:
+    template <class Lock>
+    Call(Minutes& minutes, Lock& lock) : minutes_(minutes), told_(minutes.on()) {
+      if (told_) minutes_.begin_call(lock);
+    }
+    ~Call() {
+      if (told_) --minutes_.calls_;
+    }
+    Call(const Call&) = delete;
+    Call& operator=(const Call&) = delete;
+
+   private:
+    Minutes& minutes_;
+    const bool told_;
+  };
 
   template <class... Word>
   void note(CallKind kind, Word... words) {
@@ -81,10 +100,21 @@ class Minutes {
   // Its number, and one.
   [[nodiscard]] std::uint64_t tell(const std::shared_ptr<const Script>& script);
   void write(CallKind kind, std::span<const std::uint64_t> words);
+  template <class Lock>
+  void begin_call(Lock& lock) {
+    while (calls_ > 0 && caller_ != std::this_thread::get_id()) {
+      lock.unlock();
+      std::this_thread::yield();
+      lock.lock();
+    }
+    caller_ = std::this_thread::get_id();
+    ++calls_;
+  }
 
   Tape& tape_;
   bool on_ = false;
-  std::thread::id whose_;
+  std::thread::id whose_, caller_;  // who runs ops; whose call is under way, if there is one
+  int calls_ = 0;                   // of that thread, one inside the other
   std::vector<std::uint64_t> words_;  // of the call that is told
   std::vector<std::shared_ptr<const Script>> scripts_;  // that were told
   std::vector<Lead> leads_;                             // told last

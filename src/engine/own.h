@@ -22,6 +22,7 @@ struct Own {
   std::vector<Guest>* guests = nullptr;  // of the outermost of these
   bool comes_again = false;  // the op that runs can be given up and run once more
   bool crowded = false;      // memory was refused beside ops of other threads
+  int idle_waits = 0;        // in a row for memory, in which nobody got on
   // Of the op that runs: what it has made and not freed, the most of that, and what could not leave when it began.
   bool metered = false;
   Bytes made, most, cannot_leave;

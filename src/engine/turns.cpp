@@ -8,6 +8,12 @@
 
 namespace spillway {
 
+namespace {
+
+constexpr int kMostIdleWaits = 250;  // of 20 ms: longer than any op, and short enough for whoever waits for an error
+
+}  // namespace
+
 thread_local Own own;
 
 // Note [A turn alone]
@@ -31,7 +37,8 @@ void Engine::pause(Lock& lock) {
   waiting_ -= pins;
 }
 
-// Other threads' ops may let go of what they pin: worth waiting for, unless all of them wait as well.
+// Other threads' ops may let go of what they pin: worth waiting for, unless all of them wait as well. Whoever runs no op may be a
+// part of another's kernel, which waits for it: where nobody gets on, it waits in vain.
 bool Engine::wait_for_others(Lock& lock) {
   own.crowded = in_flight_ > own.in_flight;
   if (own.comes_again && own.crowded && std::exchange(asked_to_give_up_, false)) return false;
@@ -42,10 +49,14 @@ bool Engine::wait_for_others(Lock& lock) {
   }
   const Nanos begin = device_.now();
   patient_ += own.comes_again ? 1 : 0;
+  const std::uint64_t changes = changed_.count();
   pause(lock);
   patient_ -= own.comes_again ? 1 : 0;
   stats_.stalls.room += device_.now() - begin;
-  return true;
+  own.idle_waits = own.in_flight == 0 && changed_.count() == changes ? own.idle_waits + 1 : 0;
+  if (own.idle_waits < kMostIdleWaits) return true;
+  own.idle_waits = 0;
+  return false;
 }
 
 void Engine::wait_for_turns(Lock& lock) {

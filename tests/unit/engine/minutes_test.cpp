@@ -110,7 +110,7 @@ TEST_F(MinutesTest, AnotherThreadEndsThem) {
   (void)make(100_KiB);
   std::thread([&] { (void)make(100_KiB); }).join();
   (void)make(100_KiB);
-  EXPECT_THAT(kinds(close()), ElementsAre(CallKind::allocate, CallKind::adopt, CallKind::lost, CallKind::end));
+  EXPECT_THAT(kinds(close()), ElementsAre(CallKind::allocate, CallKind::adopt, CallKind::allocate, CallKind::lost, CallKind::end));
 }
 
 TEST_F(MinutesTest, ATraceThatBeginsLaterSaysWhyThereAreNone) {
@@ -129,6 +129,25 @@ TEST_F(MinutesTest, ASecondTraceDoesNotGoOnWithThem) {
   open();
   (void)make(100_KiB);
   EXPECT_THAT(kinds(close()), ElementsAre());
+}
+
+// A kernel that runs on several threads: each of them takes memory and gives it back.
+TEST_F(MinutesTest, TellWhatThePartsOfAKernelTookOneAfterTheOther) {
+  open();
+  constexpr int kParts = 4, kTimes = 50;
+  {
+    std::vector<std::jthread> parts;
+    for (int part = 0; part < kParts; ++part) {
+      parts.emplace_back([&] {
+        for (int i = 0; i < kTimes; ++i) EXPECT_TRUE(told->free(told->try_allocate(400_KiB, device.caller_stream())->data));
+      });
+    }
+  }
+  const std::vector<CallKind> all = kinds(close());
+  EXPECT_EQ(std::ranges::count(all, CallKind::allocate), kParts * kTimes);
+  EXPECT_EQ(std::ranges::count(all, CallKind::free), kParts * kTimes);
+  EXPECT_EQ(all.size(), std::size_t{2 * kParts * kTimes + 1});
+  EXPECT_EQ(all.back(), CallKind::end);
 }
 
 TEST_F(MinutesTest, GoOnUnderAPolicyThatPlans) {

@@ -54,6 +54,17 @@ TEST_F(TurnsTest, ATurnBeginsWhenTheOpsOfOthersHaveEnded) {
   EXPECT_TRUE(ended_before_turn);
 }
 
+// A kernel on several threads: the op ends when its last part has.
+TEST_F(TurnsTest, APartOfAKernelIsRefusedMemoryThatItsOwnOpHolds) {
+  Storage& storage = make(kBudget - 64_KiB, 1);
+  begin(storage);
+  std::atomic<bool> served = true;
+  std::jthread part([&] { served = try_workspace(512_KiB); });
+  part.join();
+  EXPECT_FALSE(served);
+  end(storage);
+}
+
 TEST_F(TurnsTest, NoOpBeginsInAnothersTurn) {
   Storage& storage = make(64_KiB, 1);
   std::atomic<bool> turn_over = false, began_after = false;
