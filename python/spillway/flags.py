@@ -24,7 +24,8 @@ class Parser(argparse.ArgumentParser):
     """One sentence on standard error and exit code 2 for whatever cannot be understood."""
 
     def error(self, message: str) -> NoReturn:
-        fail(self.prog, message)
+        # A word that begins with a minus is taken for a flag.
+        fail(self.prog, message + (", and a value does not begin with a minus" if message.endswith("expected one argument") else ""))
 
     def parse_args(self, arguments: Sequence[str], namespace: None = None) -> argparse.Namespace:  # type: ignore[override]
         """As argparse does, but from the program on every word is the program's own, `--` among them."""

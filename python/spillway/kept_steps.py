@@ -57,4 +57,4 @@ def writer(device: str) -> str:
 
 def tell_problem(stats: dict[str, Any]) -> None:
     if problem := (stats.get("cache") or {}).get("problem"):
-        warnings.warn(problem, CacheWarning, stacklevel=4)
+        warnings.warn_explicit(problem, CacheWarning, filename="<spillway>", lineno=1)  # no line of the program has to do with it

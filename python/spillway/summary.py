@@ -20,7 +20,7 @@ def table(stats: dict[str, Any]) -> str:
 def _budget_rows(stats: dict[str, Any]) -> list[tuple[str, str]]:
     peak, plain = stats.get("peak_bytes"), stats.get("plain_peak_bytes")
     rows = [
-        ("budget", _bytes(stats.get("budget_bytes"))),
+        ("budget", _budget(stats)),
         ("peak", _bytes(peak)),
         ("plain peak", _bytes(plain) + _share(peak, plain)),
         ("steps", _steps(stats, "outside this budget")),
@@ -30,9 +30,26 @@ def _budget_rows(stats: dict[str, Any]) -> list[tuple[str, str]]:
     ]
     if stats.get("plan"):
         rows.append(("plan", _plan(stats["plan"], stats.get("first_plan"), stats.get("budget_bytes"))))
+    if stats.get("varying_steps"):
+        rows.append(("sizes", _sizes(stats)))
+    if (cache := stats.get("cache") or {}).get("warm"):
+        rows.append(("start", "warm: a run before this one left what it recorded"))
+    if cache.get("problem"):
+        rows.append(("cache", cache["problem"]))
     if stats.get("violations"):
         rows.append(("VIOLATIONS", f"{_count(stats['violations'])} (a defect: the budget was crossed)"))
     return rows
+
+
+def _budget(stats: dict[str, Any]) -> str:
+    now, most = stats.get("budget_bytes"), stats.get("largest_budget_bytes")
+    return _bytes(now) + (f" (at the end; the largest was {_bytes(most)})" if most and now is not None and most > now else "")
+
+
+def _sizes(stats: dict[str, Any]) -> str:
+    """Of a run whose steps change size: how many were foreseen, and how many of those needed no plan."""
+    planned = stats.get("foreseen_steps", 0) - stats.get("fitting_steps", 0)
+    return f"change: of {_count(stats['varying_steps'])} steps {_count(planned)} had a plan and {_count(stats.get('fitting_steps'))} had room as they were"
 
 
 def _watching_rows(stats: dict[str, Any]) -> list[tuple[str, str]]:

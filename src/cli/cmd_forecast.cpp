@@ -44,7 +44,7 @@ void print_summary(const std::vector<RehearsedStep>& steps) {
     time += std::abs(percent(static_cast<double>(step.told->time.count), static_cast<double>(step.time.count)));
   }
   fmt::print("\nsteps {}, kinds {}, told beforehand {}\n", steps.size(), kinds, told);
-  if (learnt == 0) return fmt::print("none of them after {} different sizes of its kind\n", kLearnt);
+  if (learnt == 0) return fmt::print("no step was told after {} different sizes had been seen: record more steps (--trace-steps) to see how exact that is\n", kLearnt);
   const auto count = static_cast<double>(learnt);
   fmt::print("after {} sizes: {} steps, peak error mean {:.3f} %, worst {:.3f} %, time error mean {:.1f} %\n", kLearnt, learnt, sum / count, worst, time / count);
 }

@@ -128,14 +128,14 @@ TableUnit unit_for(Bytes peak) {
   return peak >= 1_MiB ? TableUnit{"MiB", 1_MiB} : TableUnit{"KiB", 1_KiB};
 }
 
-void print_point(const OutlookPoint& point, Bytes peak, const TableUnit& unit) {
+void print_point(const OutlookPoint& point, Bytes peak, Bytes floor, const TableUnit& unit) {
   const Prediction& told = point.predicted;
   const auto in_unit = [&](Bytes bytes) { return static_cast<double>(bytes.count) / static_cast<double>(unit.size.count); };
   const auto ms = [](Nanos time) { return static_cast<double>(time.count) / 1e6; };
   fmt::print("{:>9.3f}  {:>4.0f}%  {:>9.3f}  {:>+7.1f}%  {:>9.3f}  {:>9.3f}  {:>9.3f}  {:>9.3f}  {}\n", in_unit(point.budget),
              100.0 * static_cast<double>(point.budget.count) / static_cast<double>(peak.count), ms(told.time), percent_slower(told),
              in_unit(told.moved), in_unit(told.rebuilt), ms(told.rebuild), ms(told.stall),
-             told.over > 0_B ? fmt::format("lacks {}", to_text(told.over)) : "fits");
+             told.over > 0_B ? fmt::format("lacks {}{}", to_text(told.over), point.budget < floor ? ", below the floor" : "") : "fits");
 }
 
 void print(const PlanOptions& options, const RecordedRun& run, const FloorStory& floor, const std::vector<OutlookPoint>& points) {
@@ -143,13 +143,13 @@ void print(const PlanOptions& options, const RecordedRun& run, const FloorStory&
   const TableUnit unit = unit_for(run.curve.peak);
   fmt::print("{:>9}  {:>5}  {:>9}  {:>8}  {:>9}  {:>9}  {:>9}  {:>9}\n", unit.name, "peak", "ms", "slower", fmt::format("moved {}", unit.name), "rebuilt",
              "rebuild", "stall");
-  for (const OutlookPoint& point : points) print_point(point, run.curve.peak, unit);
+  for (const OutlookPoint& point : points) print_point(point, run.curve.peak, floor.floor.bytes, unit);
   const auto is_unplanned = [&](const OutlookPoint& point) { return point.predicted.over > 0_B && point.budget >= floor.floor.bytes; };
   if (std::ranges::any_of(points, is_unplanned)) fmt::print("lacks: no plan was found that fits; a run reacts instead, and above the floor it may fit all the same\n");
   fmt::print("floor {}: {} needs {} at once, {} cannot leave beside it\n", to_text(floor.floor.bytes), floor.op, to_text(floor.floor.working_set),
              to_text(floor.floor.stuck));
   for (const Pin& pin : floor.pins) fmt::print("  {:>10}  {}\n", to_text(pin.size), pin.what);
-  fmt::print("{}", tell_recorded_elsewhere(run.trace, read_card(options.card)));
+  fmt::print("{}{}", tell_larger_step(run), tell_recorded_elsewhere(run.trace, read_card(options.card)));
 }
 
 void run_plan(const PlanOptions& options) {

@@ -124,6 +124,7 @@ void run_simulate(const SimulateOptions& options) {
   const Simulated told = run(options, recorded);
   if (options.json) fmt::print("{}\n", to_json(options, told).dump(2));
   else print_result(options, told);
+  if (!options.json) fmt::print("{}", tell_larger_step(recorded));
   if (!options.json && options.from.empty()) fmt::print("{}", tell_recorded_elsewhere(recorded.trace, read_card(options.card)));
   if (told.result.unfit) throw CLI::RuntimeError(kDoesNotFit);
 }
@@ -157,7 +158,7 @@ void add_simulate(CLI::App& app) {
                     "budget on the CPU. --budget (in bytes) and --policy put others in place of the run's own");
   command->add_flag("--json", options->json, "Everything as JSON instead of a table");
   command->footer("Exit code: 0 it fits, or the run went the same way again; 2 bad input; 3 the budget cannot be met; 4 the run went another way");
-  for (const char* other : {"--card", "--recorded-on", "--steps", "--trace", "--no-places"}) command->get_option("--again")->excludes(command->get_option(other));
+  for (const char* other : {"--card", "--recorded-on", "--step", "--steps", "--trace", "--no-places"}) command->get_option("--again")->excludes(command->get_option(other));
   command->callback([options, policy] { options->again ? run_again(*options, policy->empty()) : run_simulate(*options); });
 }
 

@@ -1,6 +1,8 @@
-// A trace file as `plan` and `simulate` take it: read, checked, and its steady step looked at.
+// A trace file as `plan` and `simulate` take it: read, checked, and one step of it looked at.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 
 #include "device/fake/card.h"
@@ -16,12 +18,14 @@ namespace spillway {
 
 struct StepInput {
   std::string file;
+  std::optional<std::uint32_t> step;  // none: the last whole one
 };
 
 struct RecordedRun {
   Trace trace;
   WholeStep step;
   LiveCurve curve;  // of that step
+  bool chosen = false;  // by the user
 };
 
 // A known card by name, or a card file by path. Throws InputError naming the known ones.
@@ -32,6 +36,9 @@ struct RecordedRun {
 // A line that says so, if that is another than this card.
 [[nodiscard]] std::string tell_recorded_elsewhere(const Trace& trace, const Card& card);
 
+// A line that names the whole step with the highest peak, if that is another and not the user's choice.
+[[nodiscard]] std::string tell_larger_step(const RecordedRun& run);
+
 // Of the command's --budget: a percentage is of the step's peak, not of what a machine has. Throws InputError.
 [[nodiscard]] Bytes read_budget(const std::string& word, const RecordedRun& run);
 
@@ -39,7 +46,7 @@ void add_step_input(CLI::App& command, StepInput& input);
 
 // Throws InputError when the file is missing, foreign or cut short, or is no lawful trace.
 [[nodiscard]] Trace read_checked(const StepInput& input);
-// The same when it holds no whole step.
+// The same when it holds no whole step, or not the one that is wanted.
 [[nodiscard]] RecordedRun read_run(const StepInput& input);
 
 }  // namespace spillway

@@ -93,6 +93,7 @@ bool Engine::try_set_budget(std::optional<Bytes> budget) {
   const bool fits = shrink_to_limit(lock) <= 0_B && (!budget || outside_ <= *budget);
   if (fits) {
     tape_.budget(budget.value_or(0_B));
+    stats_.most_budget = std::max(stats_.most_budget, before.value_or(0_B));
     plan_for_budget();
   } else {
     options_.budget = before;
@@ -132,6 +133,7 @@ void Engine::set_budget(std::optional<Bytes> budget) {
   Lock lock(mutex_);
   minutes_.note(CallKind::set_budget, budget_word(budget));
   tape_.budget(budget.value_or(0_B));
+  stats_.most_budget = std::max(stats_.most_budget, options_.budget.value_or(0_B));
   options_.budget = budget;
   arena_.set_limit(limit_beside(outside_));
   (void)shrink_to_limit(lock);
@@ -215,6 +217,7 @@ EngineStats Engine::stats() const {
   EngineStats stats = stats_;
   const PoolStats arena = arena_.stats();
   stats.budget = options_.budget.value_or(0_B);
+  stats.most_budget = std::max(stats.most_budget, stats.budget);
   stats.reserved = arena.reserved + outside_;
   stats.peak_reserved = peak_reserved_;
   stats.live = live_;

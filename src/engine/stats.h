@@ -18,7 +18,8 @@ struct FloorOp {
 };
 
 struct EngineStats {
-  Bytes budget, reserved, peak_reserved, live, peak_live, floor;
+  Bytes budget, most_budget;  // now, and the largest since the start
+  Bytes reserved, peak_reserved, live, peak_live, floor;
   FloorOp floor_op;
   Bytes plain_peak;  // of live bytes, had nothing left; what rebuilds need is not in it
   std::int64_t ops = 0, steps = 0, evictions = 0, recomputed_ops = 0;

@@ -45,6 +45,7 @@ std::string stats_json(Adapter& adapter) {
   const EngineOptions& options = adapter.engine().options();
   nlohmann::ordered_json json;
   json["budget_bytes"] = options.budget ? nlohmann::ordered_json(options.budget->count) : nlohmann::ordered_json(nullptr);
+  json["largest_budget_bytes"] = options.budget ? nlohmann::ordered_json(stats.most_budget.count) : nlohmann::ordered_json(nullptr);
   json["peak_bytes"] = stats.peak_reserved.count;
   json["peak_live_bytes"] = stats.peak_live.count;
   json["plain_peak_bytes"] = stats.plain_peak.count;

@@ -117,6 +117,30 @@ def test_bad_traces_are_bad_input(vgg, tmp_path, command):
     (tmp_path / "open.jsonl").write_text("\n".join(lines) + "\n")
     tool("import", tmp_path / "open.jsonl", "-o", empty)
     assert "no step" in tool(command, empty, code=2)
+    (tmp_path / "nothing.spt").write_bytes(b"")
+    assert "holds nothing" in tool(command, tmp_path / "nothing.spt", code=2)
+
+
+@pytest.fixture(scope="module")
+def three_steps(vgg, tmp_path_factory):
+    """The same step three times."""
+    folder = tmp_path_factory.mktemp("steps")
+    tool("simulate", vgg, "--budget", "20GiB", "--steps", "3", "--trace", folder / "three.spt")
+    tool("export", folder / "three.spt", "-o", folder / "three.jsonl")
+    return folder / "three.jsonl"
+
+
+@pytest.mark.parametrize("command", ["simulate", "plan"])
+def test_a_step_may_be_chosen_and_a_larger_one_is_told(three_steps, tmp_path, command):
+    lines = [json.loads(line) for line in three_steps.read_text().splitlines()]
+    largest = max((line for line in lines if line.get("event") == "op" and line["step"] == 1), key=lambda op: op["transient"])
+    largest["transient"] += 8 << 30
+    (tmp_path / "larger.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    trace = tmp_path / "larger.spt"
+    tool("import", tmp_path / "larger.jsonl", "-o", trace)
+    assert "this is step 2; step 1 takes more" in tool(command, trace)
+    assert "takes more" not in tool(command, trace, "--step", "1")
+    assert "step 7 has no ops in it or is not whole; there are 0, 1, 2" in tool(command, trace, "--step", "7", code=2)
 
 
 @pytest.mark.parametrize("command", ["simulate", "plan"])

@@ -25,3 +25,20 @@ def test_a_plan_that_does_not_fit_says_what_it_lacks():
 def test_a_run_without_a_plan_tells_none():
     assert row({"plan": None, "first_plan": None}, "plan") is None
     assert row({}, "plan") is None
+
+
+def test_a_budget_that_was_larger_before_is_told():
+    assert row({"largest_budget_bytes": 1 << 30}, "budget") == "1.00 GiB"
+    assert row({"largest_budget_bytes": 3 << 30}, "budget") == "1.00 GiB (at the end; the largest was 3.00 GiB)"
+
+
+def test_steps_that_change_size_are_counted():
+    assert row({"varying_steps": 0, "foreseen_steps": 0, "fitting_steps": 0}, "sizes") is None
+    told = row({"varying_steps": 60, "foreseen_steps": 56, "fitting_steps": 9}, "sizes")
+    assert told == "change: of 60 steps 47 had a plan and 9 had room as they were"
+
+
+def test_a_warm_start_and_a_cache_that_is_not_used_are_told():
+    assert row({"cache": {"warm": False, "problem": None}}, "start") is None
+    assert row({"cache": {"warm": True, "problem": None}}, "start").startswith("warm")
+    assert row({"cache": {"warm": False, "problem": "steps are damaged"}}, "cache") == "steps are damaged"
