@@ -1,7 +1,7 @@
 """What does Spillway add to one small operator when nothing has to move?
 
     python bench/op_cost.py [--rounds 15]            one-element operators, each by itself
-    python bench/op_cost.py --step [--rounds 5]      a whole training step of a small transformer, forward to optimizer
+    python bench/op_cost.py --step [--rounds 5]      a whole training step of a deep, narrow transformer, forward to optimizer
     python bench/op_cost.py ... --device cuda        on a card: what the host spends, which the card is not waited for
 
 Operators of a few elements on one thread, so that almost all of the time is the dispatcher's and ours. Plain, watching and under a
@@ -22,7 +22,7 @@ import torch  # noqa: E402
 import spillway  # noqa: E402
 
 CALLS = 20000
-STEPS = 60
+STEPS = 30
 AMPLE = "1GiB"
 
 
@@ -50,16 +50,17 @@ def calls(device) -> dict:
 
 def measure_calls(device, watched: bool) -> dict[str, float]:
     if watched:
-        spillway.step()  # only a step that has ended can tell that nobody had to leave
+        for _ in range(5):
+            spillway.step()  # only steps that have ended can tell that they repeat and nobody has to leave
     with torch.no_grad():
         return {name: measure(call) for name, call in calls(device).items()}
 
 
 def make_step(device):
     torch.manual_seed(0)
-    layers = [torch.nn.TransformerEncoderLayer(64, 4, 256, dropout=0.1, batch_first=True) for _ in range(4)]
+    layers = [torch.nn.TransformerEncoderLayer(64, 4, 256, dropout=0.1, batch_first=True) for _ in range(24)]
     model = torch.nn.Sequential(*layers).to(device)
-    batch = torch.randn(2, 16, 64, device=device)
+    batch = torch.randn(4, 64, 64, device=device)
     optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
 
     def step() -> None:

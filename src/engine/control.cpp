@@ -35,7 +35,13 @@ void Engine::begin_step() {
     open_peak_ = open_;
   }
   at_ease_ = std::exchange(evictions_then_, stats_.evictions) == stats_.evictions;
+  repose_.end_step(at_ease_, {clock_, storages_, asked_});
+  calm_ = is_calm();
   follows_.store(steers() || wants_ops(), std::memory_order_relaxed);
+}
+
+bool Engine::is_calm() const {
+  return repose_.lasts() && options_.leave == Leave::cheaper && whole() <= mover_.limit(Tier::host) + mover_.limit(Tier::file);
 }
 
 void Engine::take_over_rates(double out_nanos_per_byte, double in_nanos_per_byte) {
@@ -143,6 +149,8 @@ void Engine::set_budget(std::optional<Bytes> budget) {
 
 // The rest of this step is left to the evictor. What was recorded is as true as before: the next may have a plan already.
 void Engine::plan_for_budget() {
+  calm_ = false;
+  repose_ = {};
   auto steps = recorded_;
   leave_plans();
   repertoire_.change_room();

@@ -164,6 +164,7 @@ Record* Engine::try_allocate(Bytes size, StreamId on, const char* maker) {
   Record* record = shelf_.take();
   record->id = StorageId{storages_++};
   record->size = size;
+  asked_ += size;
   record->streams = meet(on);
   record->last_use = record->born = record->forward_use = clock_;
   record->born_step = step_;

@@ -25,6 +25,7 @@
 #include "base/quick_mutex.h"
 #include "device/device.h"
 #include "engine/apart.h"
+#include "engine/calm.h"
 #include "engine/course.h"
 #include "engine/doubt.h"
 #include "engine/early.h"
@@ -174,8 +175,9 @@ class Engine {
   void note_op(const OpBytes& bytes, const std::string& name, Lock& lock);
 
   // --- recipes: with the lock ---------------------------------------------------------------------------------------
-  // Whether anybody might be dropped, or a trace is to tell what rebuilds would take: recipes are of no use otherwise.
-  [[nodiscard]] bool wants_recipes() const { return (options_.budget || tape_.on()) && options_.leave != Leave::move; }
+  // Whether anybody might be dropped, or a trace is to tell what rebuilds would take: recipes are of no use otherwise. In a run
+  // that is calm, whoever has to leave after all moves.
+  [[nodiscard]] bool wants_recipes() const { return may_drop_any() && (!calm_ || recorder_.on() || tape_.on()); }
   void set_recipe(Record* record, Recipe* recipe);
   void append_recipe(Record* record, Recipe* recipe);
   void clear_recipes(Record* record);
@@ -356,6 +358,8 @@ class Engine {
   [[nodiscard]] bool may_be_lean(const Recipe& recipe, const Record& wanted) const;
   [[nodiscard]] const Recipe* straight_from(const Recipe& recipe) const;
   [[nodiscard]] bool may_drop(const Record& record, bool planned = false) const;
+  [[nodiscard]] bool may_drop_any() const { return (options_.budget || tape_.on()) && options_.leave != Leave::move; }
+  [[nodiscard]] bool is_calm() const;
   [[nodiscard]] std::optional<Shortage> try_gather(std::span<const Use> uses, Lock& lock);
   [[nodiscard]] std::optional<Shortage> gather_beside_others(std::span<const Use> uses, Lock& lock);
   [[nodiscard]] const Record* gather(std::span<const Use> uses, Lock& lock);
@@ -513,6 +517,9 @@ class Engine {
   int rebuilding_ = 0, emptying_ = 0;  // the latter: threads in empty_out, where nobody is too small to leave
   std::atomic<bool> tight_{false};
   bool at_ease_ = false;            // nobody left in the last step, nor in this one so far
+  Calm repose_;
+  bool calm_ = false;               // at ease, for a while already, and there is room below for everybody
+  Bytes asked_;                     // of all storages so far
   std::int64_t evictions_then_ = 0;  // when the last step ended
   std::atomic<bool> follows_{true};  // as the last step ended; whoever switches something on says so
   bool child_ = false;  // see Note [Forked children]

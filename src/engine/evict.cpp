@@ -190,6 +190,7 @@ bool Engine::let_go(Record& record, Leave leave, std::optional<std::uint32_t> ga
   free_block(block, uses);
   ++stats_.evictions;
   if (std::exchange(at_ease_, false)) follows_.store(true, std::memory_order_relaxed);
+  calm_ = false;
   ++record.departures;
   record.gap = gap;
   record.again = false;

@@ -79,7 +79,7 @@ void Engine::return_early(Phase phase, Lock& lock) {
     if (!gone.is_still_away()) continue;
     const Bytes need = returns_.forward.need_between(coming.next_use, returns_.at);
     book_copies();
-    if (phase == Phase::backward && wants_recipes() && early_.in.ahead() > kLead) return;
+    if (phase == Phase::backward && may_drop_any() && early_.in.ahead() > kLead) return;
     if (live_ + gone.record->size + need > arena_.limit() || !try_prefetch(gone.record, lock)) return;
     if (gone.record->id == gone.id) gone.record->last_use = clock_;  // not the first to leave again
   }

@@ -32,6 +32,7 @@ def test_a_budget_that_shrinks_and_grows_holds_at_once_and_changes_no_bit(model,
     assert less["left_until"][0] > 0  # in the very step in which it was told
     assert more["left_until"][-1] - less["left_until"][-1] < less["left_until"][-1]
     assert ample_again["left_until"][-1] == ample_again["left_until"][1]  # nothing leaves where everything fits
+    assert run["stats"]["dropped_bytes"] > 0  # what was spared while all fitted is kept again
     assert policy == "dtr" or less["planned_before"] < more["planned_before"] < ample_again["planned_before"]
 
 

@@ -110,8 +110,10 @@ def test_two_hundred_varying_steps_keep_the_budget_and_every_bit(model, share, p
 
 
 def test_steps_of_changing_size_go_by_plans():
-    stats = train("bert", 2 * STEPS, plain_peak("bert", STEPS) * 60 // 100, "hybrid", "at_once")["stats"]
+    stats = train("bert", 2 * STEPS, plain_peak("bert", STEPS) * 35 // 100, "hybrid", "at_once")["stats"]
+    in_need = stats["varying_steps"] - stats["fitting_steps"]
 
     assert stats["varying_steps"] >= STEPS
     assert stats["foreseen_steps"] >= stats["varying_steps"] * 3 // 4
-    assert stats["planned_steps"] >= stats["varying_steps"] // 4
+    assert in_need >= STEPS // 4
+    assert stats["planned_steps"] >= in_need // 2

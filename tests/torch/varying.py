@@ -12,6 +12,11 @@ from planned import begin, mlp, train_and_tell
 from torch import nn
 
 
+def draw_length(dice, shortest, longest) -> int:
+    """Of a batch of texts: most are short, few are long, as in the data sets these ranges are from."""
+    return shortest + round((longest - shortest) * min(1.0, dice.lognormvariate(-1.2, 0.7)))
+
+
 def bert(lengths=(30, 332), batches=(4, 4), attention="sdpa"):
     from transformers import BertConfig, BertForSequenceClassification
 
@@ -19,7 +24,7 @@ def bert(lengths=(30, 332), batches=(4, 4), attention="sdpa"):
     model = BertForSequenceClassification(config)
 
     def loss(dice):
-        batch, length = dice.randint(*batches), dice.randint(*lengths)
+        batch, length = dice.randint(*batches), draw_length(dice, *lengths)
         ids = torch.randint(0, 512, (batch, length))
         return model(input_ids=ids, labels=torch.randint(0, 2, (batch,))).loss
 
@@ -32,7 +37,7 @@ def gpt(lengths=(153, 512)):
     model = GPT2LMHeadModel(GPT2Config(vocab_size=512, n_embd=64, n_layer=4, n_head=4, n_positions=512))
 
     def loss(dice):
-        ids = torch.randint(0, 512, (2, dice.randint(*lengths)))
+        ids = torch.randint(0, 512, (2, draw_length(dice, *lengths)))
         return model(input_ids=ids, labels=ids).loss
 
     return model, loss
