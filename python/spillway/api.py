@@ -135,7 +135,7 @@ def _what_plans_reckon_with(options: dict[str, Any]) -> dict[str, Any]:
     writer = kept_steps.writer(device)  # not where options are read, because asking a card for its name initialises CUDA
     if folder is not None:
         found["cache_writer"] = writer
-    if device != "cpu" and _last_stats is None:  # the first enable() of a process settles what ops are thought to take
+    if device != "cpu":
         known = rates.find_rates(folder, writer, lambda: rates.measure_card(device))
         found |= {"rates": known} if known else {}
     return found

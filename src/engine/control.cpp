@@ -49,6 +49,12 @@ void Engine::take_over_rates(double out_nanos_per_byte, double in_nanos_per_byte
   options_.costs.in_nanos_per_byte = in_nanos_per_byte;
 }
 
+void Engine::set_costs(const Costs& costs, double move_nanos_per_byte) {
+  const Lock lock(mutex_);
+  options_.costs = costs;
+  options_.move_nanos_per_byte = move_nanos_per_byte;
+}
+
 void Engine::set_policy(ReactivePolicy policy, Leave leave, const PlanPolicy* plans) {
   const Lock lock(mutex_);
   minutes_.note(CallKind::set_policy, policy, leave, plans == nullptr ? 0 : plans - plan_policies().data() + 1);

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/drift.h"
 #include "engine/leads.h"
 #include "engine/record.h"
 #include "engine/script.h"
@@ -84,7 +85,9 @@ struct Course {
   int missed = 0;                        // steps in a row that went another way
   int surprises = 0;                     // in this step: room that had to be made though the plan had enough
   Stride stride;
+  Drift drift;                           // of the run: another script goes on with it
   bool judged = false;                   // its steps took another time than planned, which was followed up
+  bool drifted = false;                  // they took another time than before, and the card is to be measured again
   bool doubted = false;                  // steps without it were longer
   bool outdated = false;                 // planned for a world that is no more: any other script is better
 
@@ -98,7 +101,8 @@ struct Course {
     missed = steps = 0;
     stride = {};
     leads = {};
-    judged = doubted = outdated = false;
+    drift.begin_anew();
+    judged = drifted = doubted = outdated = false;
   }
   // Whether another script has to promise more to be followed instead. One without places is changed for one that has some.
   [[nodiscard]] bool is_good(bool offered_places) const {

@@ -262,6 +262,8 @@ class Engine {
   // False: what cannot leave is more than that, and the budget stays what it was.
   [[nodiscard]] bool try_set_budget(std::optional<Bytes> budget);
   void set_policy(ReactivePolicy policy, Leave leave, const PlanPolicy* plans);
+  // What is known of the device from now on.
+  void set_costs(const Costs& costs, double move_nanos_per_byte);
   // What is home may have been written by ops nobody told us of: no copy of it below is good, nothing is rebuilt from it.
   void trust_nothing();
   // What this run records is kept there for the next; what one before it left is used after the first step.
@@ -420,6 +422,7 @@ class Engine {
   void follow_link();
   void follow_lateness(bool as_planned);
   void follow_host();
+  void follow_drift(bool as_planned);
   void settle_layout(bool followed, Lock& lock);
   void change_course(Lock& lock);
   [[nodiscard]] bool is_doubtful() const;

@@ -65,21 +65,21 @@ std::optional<Repertoire::Lesson> Repertoire::study(const std::shared_ptr<const 
 }
 
 // What was thought of sizes may be otherwise.
-void Repertoire::Kind::learn(std::shared_ptr<const StepKind> more) {
-  forecast = std::move(more);
+void Repertoire::Kind::learn(std::shared_ptr<const StepKind>& more) {
+  forecast.swap(more);
   fitting.clear();
   for (Made& one : made) one.trims.clear();
 }
 
-void Repertoire::take_in(Lesson lesson) {
+void Repertoire::take_in(Lesson& lesson) {
   varies_ |= !lesson.kind->coordinates().empty();
   if (lesson.kind->observed() == kTellable && proven_++ < kMostKinds) strays_ = 0, seldom_ = 0;  // looking for it was worth while
-  if (Kind* known = find_kind(*lesson.kind)) known->learn(std::move(lesson.kind));
+  if (Kind* known = find_kind(*lesson.kind)) known->learn(lesson.kind);
   else add_kind(std::move(lesson));
 }
 
 void Repertoire::observe(const std::shared_ptr<const RecordedSteps>& steps) {
-  if (auto lesson = study(steps)) take_in(std::move(*lesson));
+  if (auto lesson = study(steps)) take_in(*lesson);
 }
 
 Repertoire::Kind* Repertoire::find_kind(const StepKind& kind) {

@@ -30,7 +30,8 @@ class Repertoire {
   };
   // Without the engine's lock, on any thread. Empty: there is nothing in it.
   [[nodiscard]] std::optional<Lesson> study(const std::shared_ptr<const RecordedSteps>& steps);
-  void take_in(Lesson lesson);
+  // What is left of the lesson is no longer of use, and takes long to take down.
+  void take_in(Lesson& lesson);
   // Both at once.
   void observe(const std::shared_ptr<const RecordedSteps>& steps);
   // Steps of one kind had different sizes: a single script will not do.
@@ -125,13 +126,13 @@ class Repertoire {
     std::vector<Signature> fitting;      // sizes that need no script in `room`, none of them below another
     Bytes room;
     Bytes before;                        // lived when its first step began
-    Bytes beside;                        // lives on beside that, in the latest step
+    Bytes beside;                        // lives on beside that, or a little less
     std::uint64_t used = 0;              // when last
     int strays = 0;                      // steps in a row that were taken for it and went another way
     std::size_t ordered = 0;             // sizes, ever
     std::shared_ptr<Liveness> foreseen;  // the step at hand; kept, because copying one takes longer than all else
 
-    void learn(std::shared_ptr<const StepKind> more);
+    void learn(std::shared_ptr<const StepKind>& more);  // in exchange for what was known before
   };
   struct SeenOp {
     std::uint64_t shape = 0;

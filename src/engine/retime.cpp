@@ -42,14 +42,28 @@ void Engine::retime(const std::vector<Nanos>& durations, Lock& lock) {
   const double alone = 1 - std::min(price / std::max(whole, 1.0), kMostBesideCopies);
   std::vector<Nanos> times;
   for (const Nanos time : durations) times.emplace_back(static_cast<std::int64_t>(static_cast<double>(time.count) * alone));
-  // Longer than before: the host was late this time, by more than its lead.
+  // Longer than before: the host was late this time, by more than its lead, unless settled steps are longer as well.
   const Nanos before = time_of(*recorded_);
-  if (std::accumulate(times.begin(), times.end(), 0_ns).count > before.count + before.count / kFarFromPlan) return;
+  const bool longer = std::accumulate(times.begin(), times.end(), 0_ns).count > before.count + before.count / kFarFromPlan;
+  if (longer && !(std::exchange(course_.drifted, false) && !course_.stride.waits_for_host())) return;
   auto steps = std::make_shared<RecordedSteps>(*recorded_);
   set_times(*steps, times);
   recorded_ = steps;
   start_planning(SearchFrom::everywhere, /*outdated=*/false);
   remember_later(steps, lock);
+}
+
+// Steps take another time than they did by the same script: how long is seen anew, and if it is not what the plan says, so is what
+// ops take.
+void Engine::follow_drift(bool as_planned) {
+  const std::optional<Nanos> settled = course_.stride.time();
+  if (!as_planned || !settled || planner_.busy()) return course_.drift.begin_anew();
+  const auto mark = [&] { return device_.record_timed(compute_); };
+  if (!course_.drift.note_step(*settled, mark, [&](Tick from, Tick to) { return find_stall(device_, from, to); })) return;
+  course_.stride = {};
+  course_.judged = false;
+  course_.drifted = true;
+  retimings_ = std::min(retimings_, 1);
 }
 
 // Only where the card's own times were measured while the host was ahead: otherwise nobody knows who was late.

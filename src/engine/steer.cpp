@@ -199,6 +199,7 @@ void Engine::steer_end_step(const StepTimes& times, Lock& lock) {
     const bool host_late = course_.near_end && device_.query(*course_.near_end);
     const bool as_planned = followed && (course_.surprises == 0 || course_.promise.over > 0_B);  // who lacks memory is not surprised
     course_.stride.note_step(as_planned, !planner_.busy(), host_late, [&] { return settled_now(lock); });
+    follow_drift(as_planned);
     follow_lateness(followed && course_.surprises == 0);
     if (measured && followed && course_.surprises == 0) retime(times.now, lock);
     if (course_.missed >= kMostMissed) follow(nullptr, lock);

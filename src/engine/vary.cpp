@@ -97,14 +97,19 @@ void Engine::remember_later(std::shared_ptr<const RecordedSteps> steps, Lock& lo
 }
 
 // Between steps. Which steps are worth keeping depends on whether sizes change: the one that showed it was taken for one of many.
+// What lessons leave is taken down where there is time: a step's thousands of small lists take as long as planning does.
 void Engine::take_lessons(Lock& lock) {
-  sated_ = sated_ && lessons_.empty();
-  for (Repertoire::Lesson& lesson : std::exchange(lessons_, {})) {
+  if (lessons_.empty()) return;
+  sated_ = false;
+  std::vector<Repertoire::Lesson> lessons;
+  lessons.swap(lessons_);
+  for (Repertoire::Lesson& lesson : lessons) {
     const auto steps = lesson.steps;
     const bool varied = repertoire_.varies();
-    repertoire_.take_in(std::move(lesson));
+    repertoire_.take_in(lesson);
     if (!varied && repertoire_.varies() && steps->sample) remember_later(steps, lock);
   }
+  do_later([spent = std::move(lessons)] {}, lock);
 }
 
 void Engine::plan_for_sizes(Lock& lock) {

@@ -237,7 +237,7 @@ void Player::note_floor(const ScoreOp& op, std::span<const Use> uses, Engine::Lo
 void Player::measure(const ScoreOp& op) {
   if (slow_clock_ == 0 || !engine_.wants_times()) return;
   ++timed_ops_;
-  measured_.emplace_back(static_cast<std::int64_t>(static_cast<double>(op.duration.count) * (engine_.is_on_course() ? 1 : slow_clock_)));
+  measured_.emplace_back(static_cast<std::int64_t>(static_cast<double>(device_.at_pace(op.duration).count) * (engine_.is_on_course() ? 1 : slow_clock_)));
 }
 
 // As long as the card takes for it; the host's own time is of no use to anybody.

@@ -11,6 +11,7 @@
 
 #include "base/units.h"
 #include "forecast/correction.h"
+#include "plan/policies.h"
 
 namespace spillway {
 
@@ -28,9 +29,15 @@ struct Rates {
   double out_price = 0.00016, in_price = 0.00063;
 };
 
+// What plans reckon with on a card.
+[[nodiscard]] Costs card_costs(const Rates& rates);
+// A copy the reaction asks for, out and back, for a byte.
+[[nodiscard]] double card_move_nanos(const Costs& costs);
+
 class Roofline {
  public:
   explicit Roofline(const Rates& rates) : rates_(rates) {}
+  void set_rates(const Rates& rates) { rates_ = rates; }
 
   [[nodiscard]] Nanos estimate(const TorchRecipe& recipe, Bytes made) const;
   // Without the correction: of something else than the operator itself.

@@ -103,10 +103,11 @@ std::unique_ptr<Adapter> start_on_cpu(const nlohmann::json& options) {
   return std::make_unique<Adapter>(std::move(device), caller, engine, std::move(adapter));
 }
 
-[[maybe_unused]] Rates rates_of(const nlohmann::json& options) {
-  Rates rates;
+// Empty: nobody measured.
+std::optional<Rates> rates_of(const nlohmann::json& options) {
   const auto found = options.find("rates");
-  if (found == options.end()) return rates;
+  if (found == options.end()) return std::nullopt;
+  Rates rates;
   const auto read = [&](const char* name, double& rate) { rate = found->value(name, rate); };
   read("bytes_per_nano", rates.bytes_per_nano);
   read("half_flops_per_nano", rates.half_flops_per_nano);
@@ -131,7 +132,7 @@ void start_on_card(int card, const nlohmann::json& options) {
   start_on_cuda(engine_options(options), {.card = card, .host_limit = bytes_option(options, "host_limit_bytes"),
                                          .spill_folder = text_option(options, "spill_dir"),
                                          .adaptive_workspace = options.value("workspace", "plain") == "adaptive",
-                                         .rates = rates_of(options),
+                                         .rates = rates_of(options).value_or(Rates{}),
                                          .native_allocator = allocator_of(options) == "native"});
 #else
   (void)options;
@@ -185,6 +186,14 @@ MoverOptions lower_tiers(const nlohmann::json& options, bool on_card) {
   return {.host_limit = host_limit.value_or(0_B), .file_limit = kFileRoom, .host_granule = {}};
 }
 
+// Who watches, or never plans, does not measure; the next enable() of the process may.
+void take_over_rates(Adapter& adapter, const Rates& rates) {
+  const Costs costs = card_costs(rates);
+  adapter.engine().set_costs(costs, card_move_nanos(costs));
+  const auto lock = adapter.engine().lock();
+  adapter.options().roofline->set_rates(rates);
+}
+
 // The process keeps the engine it had: its device stays, its budget and policy may change.
 void restart(Adapter& adapter, const nlohmann::json& options) {
   if (adapter.managing) throw InputError("spillway is enabled already: use spillway.set_budget, or disable first");
@@ -197,6 +206,7 @@ void restart(Adapter& adapter, const nlohmann::json& options) {
     adapter.engine().open_tiers(lower_tiers(options, adapter.options().where.is_cuda()));
     settled = options;
   }
+  if (const auto rates = rates_of(options); rates && adapter.options().roofline) take_over_rates(adapter, *rates);
   adapter.engine().trust_nothing();  // ops ran unseen since disable()
   adapter.engine().set_policy(engine.policy, engine.leave, engine.plans);
   set_budget(adapter, engine.budget);

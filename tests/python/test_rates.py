@@ -74,8 +74,8 @@ def on_a_card(monkeypatch):
     monkeypatch.setattr(rates, "_measured_here", {})
     monkeypatch.setattr(rates, "measure_card", lambda device: measured.append(device) or FAST)
 
-    def enable(**words):
-        spillway.enable("1GiB", device="cuda", **words)
+    def enable(budget="1GiB", **words):
+        spillway.enable(budget, device="cuda", **words)
         spillway.disable()
         return library.named("enable")[-1][0].get("rates"), measured
 
@@ -84,7 +84,7 @@ def on_a_card(monkeypatch):
 
 def test_with_a_folder_the_second_process_measures_nothing(on_a_card, monkeypatch, tmp_path):
     assert on_a_card(cache=tmp_path) == (FAST, ["cuda:0"])
-    monkeypatch.setattr(api, "_last_stats", None)
+    monkeypatch.setattr(rates, "_measured_here", {})
     assert on_a_card(cache=tmp_path) == (FAST, ["cuda:0"])
 
 
@@ -94,6 +94,13 @@ def test_a_card_is_measured_where_nothing_is_kept_too(on_a_card):
 
 def test_a_home_that_cannot_be_written_does_not_keep_a_card_from_being_measured(on_a_card, monkeypatch):
     monkeypatch.setenv("SPILLWAY_CACHE_DIR", "/dev/null/no")
+    assert on_a_card() == (FAST, ["cuda:0"])
+
+
+@pytest.mark.parametrize("before", [{"policy": policy} for policy in api.REACTIVE] + [{"budget": None}])
+def test_a_process_that_has_not_planned_so_far_measures_when_it_does(on_a_card, before):
+    assert on_a_card(**before) == (None, [])
+    assert on_a_card() == (FAST, ["cuda:0"])
     assert on_a_card() == (FAST, ["cuda:0"])
 
 

@@ -105,7 +105,7 @@ void FakeDevice::compute(StreamId on, Nanos duration, std::span<const MemoryUse>
                     "a kernel uses committed memory");
   if (races_) races_->enqueue(on, uses);
   spend(card_.launch);
-  clock_.compute(on, duration);
+  clock_.compute(on, duration * 100 / pace_percent_);
 }
 
 Tick FakeDevice::record(StreamId on) {
@@ -168,6 +168,17 @@ void FakeDevice::set_link_percent(std::int64_t percent) {
   Card card = card_;
   for (Rate Card::*rate : {&Card::out, &Card::in, &Card::out_both, &Card::in_both}) card.*rate = card_.*rate * percent / 100;
   clock_.set_card(card);
+}
+
+void FakeDevice::set_pace_percent(std::int64_t percent) {
+  const std::lock_guard lock(mutex_);
+  SPILLWAY_ENSURE(percent > 0, "a card that gets on");
+  pace_percent_ = percent;
+}
+
+Nanos FakeDevice::at_pace(Nanos duration) const {
+  const std::lock_guard lock(mutex_);
+  return duration * 100 / pace_percent_;
 }
 
 void FakeDevice::advance(Nanos host_work) {

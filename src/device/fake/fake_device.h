@@ -59,6 +59,10 @@ class FakeDevice final : public Device {
   void advance(Nanos host_work);
   // From now on the link runs at so many hundredths of the card's rates, copies under way included.
   void set_link_percent(std::int64_t percent);
+  // From now on kernels run at so many hundredths of their pace.
+  void set_pace_percent(std::int64_t percent);
+  // What a kernel of this duration takes at that pace.
+  [[nodiscard]] Nanos at_pace(Nanos duration) const;
 
   [[nodiscard]] const Card& card() const { return card_; }
 
@@ -74,6 +78,7 @@ class FakeDevice final : public Device {
   std::array<Ledger, kTierCount> ledgers_;
   VirtualClock clock_;
   const bool caller_computes_;
+  std::int64_t pace_percent_ = 100;
   std::unique_ptr<Races> races_;  // null: not asked for
 };
 

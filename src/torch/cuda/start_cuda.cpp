@@ -26,15 +26,6 @@ constexpr Bytes kNoAccess = 512_GiB;
 // Pinned memory is registered slab by slab; fewer, larger ones copy faster (CudaOptions::host_slab).
 constexpr Bytes kHostStep = 64_MiB;
 constexpr Bytes kFileRoom = 512_GiB;
-// A copy the reaction asks for is waited for, and comes beside others: about 50 GB/s each way where 55 are reached alone (NVIDIA
-// H200, gpu_tests --gtest_filter='CudaFigures.*').
-constexpr double kBesideOthers = 1.1;
-
-Costs costs_of(const Rates& rates) {
-  return {.out_nanos_per_byte = 1 / rates.out_bytes_per_nano, .in_nanos_per_byte = 1 / rates.in_bytes_per_nano, .out_price = rates.out_price,
-          .in_price = rates.in_price, .per_copy = 10_us, .per_replay = 4_us};
-}
-
 // Reserved addresses of the card that never get memory.
 std::byte* reserve_no_access() {
   CUdeviceptr base = 0;
@@ -71,8 +62,8 @@ void start_on_cuda(EngineOptions engine, const CudaStart& start) {
   engine.granule = card_granule(engine.budget);
   if (engine.budget) refuse_below_smallest(*engine.budget, engine.granule);
   engine.address_space = kCardSpace;
-  engine.costs = costs_of(start.rates);
-  engine.move_nanos_per_byte = (engine.costs.out_nanos_per_byte + engine.costs.in_nanos_per_byte) * kBesideOthers;
+  engine.costs = card_costs(start.rates);
+  engine.move_nanos_per_byte = card_move_nanos(engine.costs);
   if (engine.budget) {
     const MoverOptions tiers = card_tiers(start.host_limit, start.spill_folder.has_value());
     engine.host_limit = tiers.host_limit;

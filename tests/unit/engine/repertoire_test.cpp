@@ -73,7 +73,8 @@ TEST(Repertoire, ALessonChangesNothingUntilItIsTakenIn) {
   ASSERT_TRUE(lesson);
   EXPECT_EQ(before->order.kind->observed(), samples);
   EXPECT_EQ(lesson->kind->observed(), samples + 1);
-  repertoire.take_in(std::move(*lesson));
+  repertoire.take_in(*lesson);
+  EXPECT_EQ(lesson->kind->observed(), samples);  // what was known before is the caller's to take down
   EXPECT_EQ(repertoire.next_order()->kind->observed(), samples + 1);
 }
 
