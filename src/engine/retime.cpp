@@ -57,12 +57,12 @@ void Engine::retime(const std::vector<Nanos>& durations, Lock& lock) {
 // ops take.
 void Engine::follow_drift(bool as_planned) {
   const std::optional<Nanos> settled = course_.stride.time();
-  if (!as_planned || !settled || planner_.busy()) return course_.drift.begin_anew();
-  const auto mark = [&] { return device_.record_timed(compute_); };
-  if (!course_.drift.note_step(*settled, mark, [&](Tick from, Tick to) { return find_stall(device_, from, to); })) return;
+  if (!as_planned || !settled || retimings_ == 0 || planner_.busy()) return course_.drift.begin_anew();
+  if (!course_.drift.note_step(*settled, device_.now())) return;
   course_.stride = {};
   course_.judged = false;
   course_.drifted = true;
+  recorded_time_.reset();  // without a plan it would be another as well
   retimings_ = std::min(retimings_, 1);
 }
 

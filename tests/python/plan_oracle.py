@@ -1,4 +1,4 @@
-"""The best plan of a small step, by a mixed-integer programme (HiGHS): a bound that no plan beats, and a plan that comes near it.
+"""The best plan of a small step, by a mixed-integer programme (HiGHS): a bound that plans do not beat but by what it knows less of, and a plan that comes near it.
 
 Time stands still at op boundaries and stalls are continuous. For each op o: T, its begin; K, when its kernel starts after waits and
 rebuilds; E = K + its time. T of the next op is E plus the price of the copies that begin to leave in between. We minimise T of the end.

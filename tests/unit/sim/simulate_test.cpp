@@ -486,6 +486,25 @@ TEST(SimulateRetiming, OpsAreMeasuredInAFewStepsOfMany) {
   for (std::size_t step = 20; step < 30; ++step) EXPECT_EQ(result.steps[step].timed_ops, 0) << step;
 }
 
+// A card that gets slower for good: seen some windows later, and planned for. What hid no copy before does then.
+TEST(SimulateRetiming, ACardThatSlowsDownAfterTheRunHasSettledIsMeasuredAgain) {
+  const Trace trace = recorded("vgg16_b128");
+  const Bytes peak = live_curve(Liveness(trace, *find_steady_step(trace))).peak;
+  SimOptions options{.card = quick_card(), .budget = peak * 70 / 100, .steps = 120, .slow_clock = 1};
+  options.before_step = [](int step, FakeDevice& device) {
+    if (step == 30) device.set_pace_percent(60);
+  };
+  const SimResult result = simulate(trace, options);
+  ASSERT_EQ(result.steps.size(), 120u);
+  const auto foretold = [&](std::size_t step) { return static_cast<double>(result.steps[step].predicted.time.count) / static_cast<double>(result.steps[step].time.count); };
+  EXPECT_NEAR(foretold(29), 1, 0.05);
+  EXPECT_LT(foretold(31), 0.7);
+  EXPECT_NEAR(foretold(119), 1, 0.05);
+  EXPECT_LT(result.steps[119].time, result.steps[31].time * 98 / 100);
+  const auto measured = std::ranges::count_if(result.steps, [](const SimStep& step) { return step.timed_ops > 0; });
+  EXPECT_LE(measured, 8);
+}
+
 // Aims: at most 1.3 times as long as the steady step, at most 1.5 times as many bytes. Its own copies out were waited for: VGG-16 took
 // 1.37 and 1.55 times as long without copies ahead of need. At 45 % both are missed (1.53 and 1.54): only a plan knows which
 // small storages to keep for a gradient's sake, and its steps are a quarter shorter for it.
