@@ -41,13 +41,34 @@ Prediction predict(const PlanRequest& request, const Plan& plan) {
   return Timeline(problem).run(choices_of(problem, plan)).sum;
 }
 
+// What moves over the step's end left by a step like this one. How long that took is known after a first look at it; where it makes
+// a difference to those on the link when the step begins, another follows.
 Outcome& Timeline::run(std::span<const Choice> choices, BlockLog* log) {
   log_ = log;
+  before_ = step_.starts();
+  const Nanos link = run_once(choices);
+  if (!wrapping_.empty() && link != std::max(out_free_ - clock_, 0_ns)) {
+    const std::vector<Nanos> starts = outcome_.starts;
+    before_ = starts;
+    if (log_ != nullptr) *log_ = BlockLog(step_.storage_count());
+    (void)run_once(choices);
+  }
+  sum_up();
+  return outcome_;
+}
+
+// Until when the way out is busy for the step before.
+Nanos Timeline::run_once(std::span<const Choice> choices) {
   begin(choices);
+  const Nanos link = out_free_;
   for (at_ = 0; at_ < step_.op_count(); ++at_) run_op(at_);
   end_lives(step_.op_count());
   end_waiting();
   outcome_.starts[step_.op_count()] = clock_;
+  return link;
+}
+
+void Timeline::sum_up() {
   const Nanos host = problem_.costs().host_step;
   outcome_.sum.time = host > 0_ns ? std::max(clock_, host + outcome_.sum.effort) : clock_;
   outcome_.sum.plain_time = std::max(step_.starts()[step_.op_count()], host);
@@ -57,7 +78,6 @@ Outcome& Timeline::run(std::span<const Choice> choices, BlockLog* log) {
     outcome_.sum.peak_op = op;
   }
   outcome_.sum.over = std::max(outcome_.sum.peak - problem_.budget(), 0_B);
-  return outcome_;
 }
 
 void Timeline::begin(std::span<const Choice> choices) {
@@ -72,7 +92,7 @@ void Timeline::begin(std::span<const Choice> choices) {
   for (auto& due : fetches_) due.clear();
   live_ = leaving_bytes_ = 0_B;
   clock_ = in_free_ = 0_ns;
-  out_free_ = -step_.starts().back();  // a step ago
+  out_free_ = -before_.back();  // a step ago
   for (StoragePlace at = 0; at < step_.storage_count(); ++at) {
     const LiveStorage& storage = step_.storages()[at];
     state_[at] = State::absent;
@@ -96,7 +116,6 @@ void Timeline::begin(std::span<const Choice> choices) {
 
 // The step before was like this one: what it moved away over its end left after the same op, so much before this step began.
 void Timeline::begin_wrapped() {
-  const std::span<const Nanos> starts = step_.starts();
   for (const GapPlace gap : wrapping_) {
     const bool dies = !problem_.comes_back(gap) && problem_.gaps()[gap].end == step_.op_count();  // with the step it was made in
     const StoragePlace storage = dies ? problem_.gaps()[gap].storage : step_.storages()[problem_.gaps()[gap].storage].next;
@@ -108,7 +127,7 @@ void Timeline::begin_wrapped() {
       close(storage);
       continue;
     }
-    const Nanos left = starts[problem_.gaps()[gap].begin] - starts.back();
+    const Nanos left = before_[problem_.gaps()[gap].begin] - before_.back();
     out_free_ = std::max(out_free_, left) + problem_.copy_time(size(storage), problem_.costs().out_nanos_per_byte);
     push_leaving(storage);
     ready_[storage] = out_free_;
@@ -194,8 +213,9 @@ void Timeline::run_op(OpPlace op) {
   for (const GapPlace gap : fetches_[op]) waiting_.push_back(gap);
   start_fetches();
   for (const Access& access : step_.accesses_at(op)) {
-    if (!access.makes) need(access.storage);
+    if (!access.makes) bring_home(access.storage);
   }
+  for (const Access& access : step_.accesses_at(op)) await(access.storage);
   const LiveOp& ran = step_.ops()[op];
   hold(op, std::max(ran.transient, ran.made));
   clock_ += ran.duration;
@@ -301,8 +321,9 @@ void Timeline::drop(StoragePlace storage) {
   state_[storage] = State::dropped;
 }
 
-// The storage's bytes are there when this returns.
-void Timeline::need(StoragePlace storage) {
+// The storage's bytes are there when this returns, or on their way: an op that wants several waits for none before the others
+// have been asked for or made again.
+void Timeline::bring_home(StoragePlace storage) {
   if (is_guest(storage)) guests_.push_back(storage);
   else if (state_[storage] != State::here && state_[storage] != State::absent) note_need(storage);
   if (state_[storage] == State::away) {
@@ -310,17 +331,20 @@ void Timeline::need(StoragePlace storage) {
     hold(at_, size(storage));
     outcome_.sum.effort += costs.host_per_copy;
     in_free_ = std::max({in_free_, clock_, ready_[storage]}) + problem_.copy_time(size(storage), costs.in_nanos_per_byte);
-    wait_until(in_free_);
+    ready_[storage] = in_free_;
     live_ += size(storage);
     open(storage);
     if (log_ != nullptr) log_->tag(storage, gap_of_[storage]);
-    state_[storage] = State::here;
-  } else if (state_[storage] == State::coming) {
-    wait_until(ready_[storage]);
-    state_[storage] = State::here;
+    state_[storage] = State::coming;
   } else if (state_[storage] == State::dropped) {
     rebuild_in_full(storage);
   }
+}
+
+void Timeline::await(StoragePlace storage) {
+  if (state_[storage] != State::coming) return;
+  wait_until(ready_[storage]);
+  state_[storage] = State::here;
 }
 
 void Timeline::rebuild_in_full(StoragePlace storage) {
@@ -371,8 +395,10 @@ bool Timeline::run_in_one_pass(std::span<const OpPlace> readers, StoragePlace fi
                                std::vector<StoragePlace>& temporaries) {
   for (const OpPlace reader : readers) rebuild_dead(reader, first, temporaries);
   if (!is_lean(readers[0], first)) return false;
-  for (const StoragePlace side : problem_.sides(readers[0])) need(side);
-  for (const OpPlace reader : readers) need_living(reader, first);
+  bring_sides(readers[0]);
+  for (const OpPlace reader : readers) bring_living(reader, first);
+  await_sides(readers[0]);
+  for (const OpPlace reader : readers) await_living(reader, first);
   hold(at_, size(storage));
   open(storage);
   live_ += size(storage);
@@ -392,19 +418,33 @@ void Timeline::rebuild_dead(OpPlace writer, StoragePlace wanted, std::vector<Sto
   }
 }
 
-void Timeline::need_living(OpPlace writer, StoragePlace wanted) {
+void Timeline::bring_living(OpPlace writer, StoragePlace wanted) {
   for (const Access& access : step_.accesses_at(writer)) {
-    if (is_ingredient(access, wanted) && !is_gone(access.storage)) need(access.storage);
+    if (is_ingredient(access, wanted) && !is_gone(access.storage)) bring_home(access.storage);
   }
+}
+
+void Timeline::await_living(OpPlace writer, StoragePlace wanted) {
+  for (const Access& access : step_.accesses_at(writer)) {
+    if (is_ingredient(access, wanted)) await(access.storage);
+  }
+}
+
+void Timeline::bring_sides(OpPlace writer) {
+  for (const StoragePlace side : problem_.sides(writer)) bring_home(side);
+}
+
+void Timeline::await_sides(OpPlace writer) {
+  for (const StoragePlace side : problem_.sides(writer)) await(side);
 }
 
 void Timeline::rerun(OpPlace writer, StoragePlace wanted, bool makes, std::vector<StoragePlace>& temporaries) {
   rebuild_dead(writer, wanted, temporaries);
-  need_living(writer, wanted);
   const bool lean = is_lean(writer, wanted);
-  if (lean) {
-    for (const StoragePlace side : problem_.sides(writer)) need(side);
-  }
+  if (lean) bring_sides(writer);
+  bring_living(writer, wanted);
+  if (lean) await_sides(writer);
+  await_living(writer, wanted);
   const LiveOp& ran = step_.ops()[writer];
   hold(at_, lean ? (makes ? size(wanted) : 0_B) : std::max(ran.transient, ran.made));
   if (!lean) log_takings(writer, wanted, makes);

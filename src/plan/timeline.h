@@ -2,7 +2,7 @@
 //
 // Memory is counted as the engine counts it: a returning storage from the start of its way in, a leaving one until the
 // end of its way out, and a leaving one is waited for only when its bytes are needed. A storage that is not there when an
-// op wants it is fetched or rebuilt first, and a rebuild brings its living ancestors home, mostly for good, and its dead ones
+// op wants it is fetched or rebuilt first (rebuilt while others are on the link), and a rebuild brings its living ancestors home, mostly for good, and its dead ones
 // for as long as it runs.
 #pragma once
 
@@ -49,6 +49,8 @@ class Timeline {
     std::uint32_t block;  // in the log
   };
 
+  Nanos run_once(std::span<const Choice> choices);
+  void sum_up();
   void begin(std::span<const Choice> choices);
   void begin_wrapped();
   void begin_holds();
@@ -60,7 +62,8 @@ class Timeline {
   void start_fetch(GapPlace gap, Nanos room);
   void end_waiting();
   [[nodiscard]] Nanos late_for_next() const;
-  void need(StoragePlace storage);
+  void bring_home(StoragePlace storage);
+  void await(StoragePlace storage);
   void rebuild_in_full(StoragePlace storage);
   [[nodiscard]] bool is_guest(StoragePlace storage) const;
   // Dead, and not kept for another's rebuild.
@@ -77,7 +80,10 @@ class Timeline {
                        std::vector<StoragePlace>& temporaries);
   void rerun(OpPlace writer, StoragePlace wanted, bool makes, std::vector<StoragePlace>& temporaries);
   void rebuild_dead(OpPlace writer, StoragePlace wanted, std::vector<StoragePlace>& temporaries);
-  void need_living(OpPlace writer, StoragePlace wanted);
+  void bring_living(OpPlace writer, StoragePlace wanted);
+  void await_living(OpPlace writer, StoragePlace wanted);
+  void bring_sides(OpPlace writer);
+  void await_sides(OpPlace writer);
   // Whether the storage is made again from the other results of its maker, all of which must be there or on the link.
   [[nodiscard]] bool is_lean(OpPlace writer, StoragePlace wanted) const;
   void hold(OpPlace op, Bytes bytes);
@@ -97,6 +103,7 @@ class Timeline {
   const Problem& problem_;
   const Liveness& step_;
   std::span<const Choice> choices_;
+  std::span<const Nanos> before_;  // when the ops of the step before began
   std::vector<State> state_;
   std::vector<Nanos> ready_;    // coming: when its bytes are there; away: when its way out ends
   std::vector<std::uint32_t> copied_;           // the version that lies below, if any
