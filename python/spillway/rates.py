@@ -22,22 +22,24 @@ LEAST_PRICE = 1e-6  # nanoseconds of compute a byte: what is not seen is little,
 
 Rates = dict[str, float]
 
-_measured_here: dict[str, Rates] = {}  # by this process, where nothing is kept
+_measured_here: dict[str, Rates] = {}  # by this process: the file may not be there the next time, or never
 
 
 def find_rates(folder: str | None, machine: str, measure: Callable[[], Rates]) -> Rates | None:
     """Those of this machine from the folder's file, measured and added to it where there are none. None: they cannot be had.
-    Without a folder they are kept as long as the process."""
+    Where the folder keeps nothing they are kept as long as the process."""
     file = None if folder is None else Path(folder) / FILE
-    known = _measured_here if file is None else _read(file)
-    if not _is_whole(known.get(machine)):
+    known = {} if file is None else _read(file)
+    if _is_whole(known.get(machine)):
+        return known[machine]
+    if machine not in _measured_here:
         try:
-            known[machine] = measure()
+            _measured_here[machine] = measure()
         except RuntimeError:  # torch's word for a card without room
             return None
-        if file is not None:
-            _write(file, known)
-    return known[machine]
+    if file is not None:
+        _write(file, known | {machine: _measured_here[machine]})
+    return _measured_here[machine]
 
 
 def _is_whole(rates: object) -> bool:

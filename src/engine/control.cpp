@@ -40,8 +40,11 @@ void Engine::begin_step() {
   follows_.store(steers() || wants_ops(), std::memory_order_relaxed);
 }
 
+// Whoever is at home when a larger step comes has no recipe then, so all that may be at home must have room below.
 bool Engine::is_calm() const {
-  return repose_.lasts() && options_.leave == Leave::cheaper && whole() <= mover_.limit(Tier::host) + mover_.limit(Tier::file);
+  const bool planned = repertoire_.varies() || (course_.script && course_.script->gap_count() > 0);
+  const bool room_below = !refused_below_ && std::max(whole(), arena_.limit()) <= mover_.limit(Tier::host) + mover_.limit(Tier::file);
+  return repose_.lasts() && options_.leave == Leave::cheaper && !planned && room_below;
 }
 
 void Engine::take_over_rates(double out_nanos_per_byte, double in_nanos_per_byte) {

@@ -99,9 +99,13 @@ struct Course {
     gone.assign(script ? script->gap_count() : 0, {});
     before.reset();
     missed = steps = 0;
+    on = false;  // until the next step begins
+    next = 0;
+    due.clear();
+    ahead.clear();
     stride = {};
     leads = {};
-    drift.begin_anew();
+    drift.begin_script();
     judged = drifted = doubted = outdated = false;
   }
   // Whether another script has to promise more to be followed instead. One without places is changed for one that has some.

@@ -309,6 +309,8 @@ class Engine {
   template <class Visit>
   void for_each_resident(Visit visit) const { table_.for_each(visit); }
   [[nodiscard]] Shortage shortage(Bytes asked) const;  // with the lock
+  // Where places may be; empty: nowhere.
+  [[nodiscard]] Range placed() const { return {arena_.placed_from(), arena_.placed_from() == 0_B ? 0_B : options_.address_space}; }
   // With the lock: of everything that lives, wherever its bytes are. What leaves or comes back changes nothing.
   [[nodiscard]] Bytes whole() const { return live_ + absent_; }
   [[nodiscard]] const EngineOptions& options() const { return options_; }
@@ -522,6 +524,7 @@ class Engine {
   bool at_ease_ = false;            // nobody left in the last step, nor in this one so far
   Calm repose_;
   bool calm_ = false;               // at ease, for a while already, and there is room below for everybody
+  bool refused_below_ = false;      // ever: somebody found no room there
   Bytes asked_;                     // of all storages so far
   std::int64_t evictions_then_ = 0;  // when the last step ended
   std::atomic<bool> follows_{true};  // as the last step ended; whoever switches something on says so

@@ -142,6 +142,7 @@ bool Engine::move_out(Record& record) {
   const StallTimes before = lower_waits();
   record.copy = mover_.try_move_out(record.block.range.begin, record.size, uses);
   if (tape_.on()) trace_lower_waits(before);
+  refused_below_ |= !record.copy;
   if (!record.copy) return false;
   record.read_until = record.copy->written;
   stats_.moved_out += record.size;

@@ -72,9 +72,15 @@ Places find_places(const BlockList& list, std::uint32_t ops, const Ground& groun
   return places;
 }
 
+bool Places::lie_in(Range range) const {
+  const auto lies = [&](const auto& one) { return one.size > 0_B && one.offset >= range.begin && one.offset <= range.end && one.size <= range.end - one.offset; };
+  return std::ranges::all_of(entries, lies) && std::ranges::all_of(lasting, lies);
+}
+
 void Layout::use(std::shared_ptr<const Places> places) {
   places_ = std::move(places);
   ++uses_;
+  begin_step(/*on=*/false);
 }
 
 void Layout::begin_step(bool on) {

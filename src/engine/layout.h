@@ -39,6 +39,7 @@ struct Places {
   std::vector<std::uint32_t> free_from;  // the same: the op from which on it is nobody else's
   Bytes top, room;                   // the highest end, and how high it may be
   [[nodiscard]] bool fits() const { return top <= room; }
+  [[nodiscard]] bool lie_in(Range range) const;
 };
 
 // Where places may be.
@@ -80,7 +81,7 @@ class Layout {
   [[nodiscard]] int misses() const { return misses_; }
   [[nodiscard]] bool is_placed() const { return places_ != nullptr; }
 
-  // From the next step on. Null: none.
+  // From the next step on; in the rest of this one nobody gets a place but who lasts. Null: none.
   void use(std::shared_ptr<const Places> places);
 
  private:

@@ -29,6 +29,11 @@ void Minutes::end() {
 
 void Minutes::write(CallKind kind, std::span<const std::uint64_t> words) {
   if (std::this_thread::get_id() == (calls_ > 0 ? caller_ : whose_)) return tape_.call(kind, words);
+  lose();
+}
+
+void Minutes::lose() {
+  if (!on()) return;
   on_ = false;
   tape_.call(CallKind::lost, {});
 }

@@ -24,6 +24,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -48,13 +49,12 @@ class Minutes {
   // Not everything is told any more.
   void end();
 
-  // A call about memory is under way, and may let go of the lock: another such call waits until it is over.
+  // A call about memory is under way, and may let go of the lock: another such call waits until it is over. One that itself waits
+  // for others, or for a lock that they hold, may wait for that very call: then the minutes end.
   class Call {
    public:
     template <class Lock>
-    Call(Minutes& minutes, Lock& lock) : minutes_(minutes), told_(minutes.on()) {
-      if (told_) minutes_.begin_call(lock);
-    }
+    Call(Minutes& minutes, Lock& lock) : minutes_(minutes), told_(minutes.on() && minutes.begin_call(lock)) {}
     ~Call() {
       if (told_) --minutes_.calls_;
     }
@@ -65,6 +65,10 @@ class Minutes {
     Minutes& minutes_;
     const bool told_;
   };
+
+  // The call under way, if it is this thread's, waits for other threads.
+  void begin_pause() { pauses_ += is_caller() ? 1 : 0; }
+  void end_pause() { pauses_ -= is_caller() ? 1 : 0; }
 
   template <class... Word>
   void note(CallKind kind, Word... words) {
@@ -100,21 +104,33 @@ class Minutes {
   // Its number, and one.
   [[nodiscard]] std::uint64_t tell(const std::shared_ptr<const Script>& script);
   void write(CallKind kind, std::span<const std::uint64_t> words);
+  void lose();
+  [[nodiscard]] bool is_caller() const { return calls_ > 0 && caller_ == std::this_thread::get_id(); }
   template <class Lock>
-  void begin_call(Lock& lock) {
-    while (calls_ > 0 && caller_ != std::this_thread::get_id()) {
+  bool begin_call(Lock& lock) {
+    using std::chrono::steady_clock;
+    const steady_clock::time_point patience = steady_clock::now() + kPatience;
+    while (calls_ > 0 && !is_caller()) {
+      if (pauses_ > 0 || steady_clock::now() > patience) {
+        lose();
+        return false;
+      }
       lock.unlock();
       std::this_thread::yield();
       lock.lock();
     }
     caller_ = std::this_thread::get_id();
     ++calls_;
+    return true;
   }
+
+  static constexpr std::chrono::seconds kPatience{1};
 
   Tape& tape_;
   bool on_ = false;
   std::thread::id whose_, caller_;  // who runs ops; whose call is under way, if there is one
   int calls_ = 0;                   // of that thread, one inside the other
+  int pauses_ = 0;                  // of that thread
   std::vector<std::uint64_t> words_;  // of the call that is told
   std::vector<std::shared_ptr<const Script>> scripts_;  // that were told
   std::vector<Lead> leads_;                             // told last

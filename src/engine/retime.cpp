@@ -45,7 +45,9 @@ void Engine::retime(const std::vector<Nanos>& durations, Lock& lock) {
   // Longer than before: the host was late this time, by more than its lead, unless settled steps are longer as well.
   const Nanos before = time_of(*recorded_);
   const bool longer = std::accumulate(times.begin(), times.end(), 0_ns).count > before.count + before.count / kFarFromPlan;
-  if (longer && !(std::exchange(course_.drifted, false) && !course_.stride.waits_for_host())) return;
+  const bool drifted = std::exchange(course_.drifted, false);
+  if (longer && (!drifted || course_.stride.waits_for_host())) return;
+  if (drifted) recorded_time_.reset();  // without a plan it would be another as well
   auto steps = std::make_shared<RecordedSteps>(*recorded_);
   set_times(*steps, times);
   recorded_ = steps;
@@ -56,13 +58,11 @@ void Engine::retime(const std::vector<Nanos>& durations, Lock& lock) {
 // Steps take another time than they did by the same script: how long is seen anew, and if it is not what the plan says, so is what
 // ops take.
 void Engine::follow_drift(bool as_planned) {
-  const std::optional<Nanos> settled = course_.stride.time();
-  if (!as_planned || !settled || retimings_ == 0 || planner_.busy()) return course_.drift.begin_anew();
-  if (!course_.drift.note_step(*settled, device_.now())) return;
+  if (!as_planned || !course_.stride.time() || retimings_ == 0 || planner_.busy()) return course_.drift.begin_anew();
+  if (!course_.drift.note_step(device_.now())) return;
   course_.stride = {};
   course_.judged = false;
   course_.drifted = true;
-  recorded_time_.reset();  // without a plan it would be another as well
   retimings_ = std::min(retimings_, 1);
 }
 

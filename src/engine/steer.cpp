@@ -482,6 +482,7 @@ void Engine::leave_plans() {
   recorder_.abandon();
   sated_ = false;
   (void)doubt_.take();
+  retimes_ = false;
   recorded_.reset();
   reactive_steps_ = 0;
   course_.set(nullptr);

@@ -27,6 +27,7 @@ void Engine::pause(Lock& lock) {
   const int pins = own.in_flight;
   const std::uint64_t changes = changed_.count();
   waiting_ += pins;
+  minutes_.begin_pause();
   lock.unlock();
   void* held = owner_.begin_pause();
   lock.lock();
@@ -34,6 +35,7 @@ void Engine::pause(Lock& lock) {
   lock.unlock();
   owner_.end_pause(held);
   lock.lock();
+  minutes_.end_pause();
   waiting_ -= pins;
 }
 

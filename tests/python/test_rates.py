@@ -17,6 +17,11 @@ BEFORE = {name: FAST[name] for name in rates.NAMES[:3]}  # as kept by a version 
 SLOW = {name: rate / 10 for name, rate in FAST.items()}
 
 
+@pytest.fixture(autouse=True)
+def nothing_measured_yet(monkeypatch):
+    monkeypatch.setattr(rates, "_measured_here", {})
+
+
 def never():
     raise AssertionError("measured although it is known")
 
@@ -43,15 +48,15 @@ def test_a_damaged_file_is_measured_anew(tmp_path, text):
     assert rates.find_rates(str(tmp_path), "a card", never) == SLOW
 
 
-def test_where_nothing_is_kept_a_process_measures_once(monkeypatch):
-    monkeypatch.setattr(rates, "_measured_here", {})
+def test_where_nothing_is_kept_a_process_measures_once():
     assert rates.find_rates(None, "a card", lambda: FAST) == FAST
     assert rates.find_rates(None, "a card", never) == FAST
     assert rates.find_rates(None, "another", lambda: SLOW) == SLOW
 
 
-def test_a_folder_that_cannot_be_written_does_no_harm():
+def test_a_folder_that_cannot_be_written_does_no_harm_and_a_process_measures_once():
     assert rates.find_rates("/dev/null/no", "a card", lambda: FAST) == FAST
+    assert rates.find_rates("/dev/null/no", "a card", never) == FAST
 
 
 def test_a_card_too_full_to_be_measured_has_no_rates_and_is_asked_again(tmp_path):

@@ -118,6 +118,15 @@ TEST_F(CalmEngine, TakesRecipesAgainUnderAnotherBudget) {
   EXPECT_TRUE(calm.wants_recipes());
 }
 
+// A larger step may come, and whoever is at home then has no recipe.
+TEST_F(CalmEngine, TakesRecipesWhereThereIsLessRoomBelowThanABudgetHolds) {
+  Cheaper cramped(owner, kBudget / 2);
+
+  cramped.run_steps(6);
+
+  EXPECT_TRUE(cramped.wants_recipes());
+}
+
 // Who has to leave must be dropped there.
 TEST_F(CalmEngine, TakesRecipesWhereThereIsNoRoomBelow) {
   Cheaper cramped(owner, 64_KiB);

@@ -14,7 +14,7 @@ struct Walk {
 
   void step(Nanos takes) {
     now += takes;
-    drifts += drift.note_step(/*settled=*/10_ms, now) ? 1 : 0;
+    drifts += drift.note_step(now) ? 1 : 0;
   }
   void steps(int count, Nanos takes) {
     for (int i = 0; i < count; ++i) step(takes);
@@ -47,8 +47,23 @@ TEST(Drift, APauseIsNone) {
   EXPECT_EQ(walk.drifts, 0);
 }
 
+TEST(Drift, APauseInEveryWindowIsNone) {
+  Walk walk;
+  for (int i = 0; i < 1000; ++i) walk.step(i % 16 == 5 ? 60_ms : 10_ms);
+  EXPECT_EQ(walk.drifts, 0);
+}
+
+TEST(Drift, AnotherScriptIsMeasuredByItself) {
+  Walk walk;
+  walk.steps(100, 10_ms);
+  walk.drift.begin_script();
+  walk.steps(1000, 12_ms);
+  EXPECT_EQ(walk.drifts, 0);
+}
+
 TEST(Drift, AStepThatWentAnotherWayBeginsAnew) {
   Walk walk;
+  walk.steps(100, 10_ms);
   for (int i = 0; i < 20; ++i) {
     walk.steps(kSoon / 2, 12_ms);
     walk.drift.begin_anew();
@@ -58,9 +73,12 @@ TEST(Drift, AStepThatWentAnotherWayBeginsAnew) {
 
 TEST(Drift, WhoDriftsForEverIsBelievedEverLater) {
   Walk walk;
-  walk.steps(64 * 64, 12_ms);
-  EXPECT_GE(walk.drifts, 4);
-  EXPECT_LE(walk.drifts, 7);
+  for (int i = 0; i < 6; ++i) walk.steps(100 << i, i % 2 == 0 ? 12_ms : 10_ms);
+  EXPECT_EQ(walk.drifts, 5);
+  Walk restless;
+  for (int i = 0; i < 64; ++i) restless.steps(100, i % 2 == 0 ? 12_ms : 10_ms);
+  EXPECT_GE(restless.drifts, 1);
+  EXPECT_LE(restless.drifts, 3);
 }
 
 }  // namespace

@@ -42,5 +42,34 @@ TEST(FindPlaces, WhereNobodyWasAWayBackMayBeginAtOnce) {
   EXPECT_EQ(find_places(list, /*ops=*/8, {.from = 1_GiB, .limit = 1_GiB}).free_from, std::vector{0u});
 }
 
+// A block is asked for between two steps, after other places were taken to.
+TEST(Layout, WithOtherPlacesNobodyGetsOneBeforeTheNextStep) {
+  const auto places = [](std::size_t entries) {
+    Places made;
+    for (std::size_t at = 0; at < entries; ++at) made.entries.push_back({.size = 1_MiB, .offset = 1_MiB * static_cast<std::int64_t>(at)});
+    made.first = {0, static_cast<std::uint32_t>(entries), static_cast<std::uint32_t>(entries)};
+    return std::make_shared<const Places>(std::move(made));
+  };
+  Layout layout;
+  layout.use(places(1));
+  layout.begin_step(true);
+  EXPECT_TRUE(layout.find_place(1_MiB, kNoPlace));
+  layout.use(places(1000));
+  EXPECT_FALSE(layout.find_place(1_MiB, kNoPlace));
+  layout.begin_step(true);
+  EXPECT_TRUE(layout.find_place(1_MiB, kNoPlace));
+}
+
+TEST(Places, LieInARangeOrNot) {
+  Places places;
+  places.entries.push_back({.size = 1_MiB, .offset = 3_MiB});
+  EXPECT_TRUE(places.lie_in({3_MiB, 4_MiB}));
+  EXPECT_FALSE(places.lie_in({4_MiB, 8_MiB}));
+  EXPECT_FALSE(places.lie_in({0_MiB, 3_MiB}));
+  EXPECT_FALSE(places.lie_in({}));
+  places.lasting.push_back({.storage = StorageId{0}, .size = Bytes{INT64_MAX}, .offset = 3_MiB});
+  EXPECT_FALSE(places.lie_in({3_MiB, 4_MiB}));
+}
+
 }  // namespace
 }  // namespace spillway

@@ -180,6 +180,29 @@ TEST_F(PlayAgainOnly, AScriptWithWordsThatAreNoneIsRefused) {
   EXPECT_NE(result.problem.find("script"), std::string::npos) << result.problem;
 }
 
+// No run does that, an edited trace may.
+TEST_F(PlayAgainOnly, ARunThatTakesToAnotherScriptInTheMiddleOfAStepIsToldApart) {
+  const Trace trace = record("hybrid", /*minutes=*/true, /*steps=*/10, WriterOptions::keep_all());
+  const auto call = [](const Event& event, CallKind kind) {
+    const Call* one = std::get_if<Call>(&event);
+    return one != nullptr && one->kind == kind;
+  };
+  const auto follow = std::ranges::find_if(trace.events, [&](const Event& event) { return call(event, CallKind::follow); });
+  const auto next = [&](auto from, CallKind kind) { return std::find_if(from, trace.events.end(), [&](const Event& event) { return call(event, kind); }); };
+  const auto begun = next(follow, CallKind::begin_step);
+  for (const std::uint64_t script : {0, 1}) {
+    for (const std::ptrdiff_t ops : {0, 40}) {
+      Trace edited = trace;
+      auto at = begun;
+      for (std::ptrdiff_t op = 0; op <= ops; ++op) at = next(at + 1, CallKind::before);
+      ASSERT_NE(at, trace.events.end());
+      edited.events.insert(edited.events.begin() + (at - trace.events.begin()), Call{.kind = CallKind::follow, .words = {script}});
+      const AgainResult result = play_again(edited);
+      EXPECT_TRUE(result.difference || !result.problem.empty()) << script << " after " << ops;
+    }
+  }
+}
+
 TEST_F(PlayAgainOnly, ATraceWithoutMinutesIsRefused) { EXPECT_THROW((void)play_again(record("lru", /*minutes=*/false)), InputError); }
 
 // An answer that is missing: the engine asks, and the run has nothing to say.
