@@ -1,0 +1,68 @@
+// Steps of changing size, as the engine runs them on the simulated card.
+#include <gtest/gtest.h>
+
+#include "plan/policies.h"
+#include "unit/sim/varying_run.h"
+
+namespace spillway {
+namespace {
+
+using testing::VaryingRun;
+
+// Of what two hundred take a little has to leave.
+Bytes room_for_two_hundred() { return VaryingRun::peak_of(200) * 95 / 100; }
+
+// A planner that takes its time, on the calling thread.
+FakeDevice* host = nullptr;
+int plans_made = 0;
+constexpr Nanos kPlanTakes = 7_ms;
+
+Plan plan_slowly(const PlanRequest& request, const Plan& from) {
+  ++plans_made;
+  host->advance(kPlanTakes);
+  return find_plan_policy("hybrid")->plan(request, from);
+}
+
+class PlanningTold : public ::testing::Test {
+ protected:
+  static constexpr PlanPolicy kSlow{.name = "hybrid", .plan = plan_slowly, .improves = false};
+
+  static EngineOptions options() {
+    EngineOptions options = engine_options(VaryingRun::sim_options(room_for_two_hundred()));
+    options.plans = &kSlow;
+    return options;
+  }
+
+  PlanningTold() { host = &run.device(), plans_made = 0; }
+
+  // Kernels take a hundred times as long, and the host nothing else.
+  void expect_all_told() {
+    EXPECT_GT(plans_made, 0);
+    EXPECT_EQ(run.stats().planning, kPlanTakes * plans_made);
+  }
+
+  VaryingRun run{options()};
+};
+
+TEST_F(PlanningTold, WhatThePlannerTakesAtAStepsEndIsInIt) {
+  for (int i = 0; i < 8; ++i) (void)run.play(200);
+  EXPECT_GT(run.stats().planned_steps, 0);
+  expect_all_told();
+}
+
+TEST_F(PlanningTold, SoIsWhatItTakesWhereSizesChange) {
+  run.learn({100, 200, 150, 180});
+  EXPECT_GT(run.stats().varying_steps, 0);
+  expect_all_told();
+}
+
+TEST_F(PlanningTold, SoIsWhatItTakesForAnotherBudget) {
+  for (int i = 0; i < 8; ++i) (void)run.play(200);
+  const int before = plans_made;
+  run.engine().set_budget(room_for_two_hundred() * 97 / 100);
+  EXPECT_GT(plans_made, before);
+  expect_all_told();
+}
+
+}  // namespace
+}  // namespace spillway
