@@ -27,6 +27,7 @@ class Repertoire {
   struct Lesson {
     std::shared_ptr<const StepKind> kind;
     std::shared_ptr<const RecordedSteps> steps;
+    std::shared_ptr<Liveness> scratch;  // a copy of the kind's step, for steps foreseen: copying one takes longer than foreseeing
   };
   // Without the engine's lock, on any thread. Empty: there is nothing in it.
   [[nodiscard]] std::optional<Lesson> study(const std::shared_ptr<const RecordedSteps>& steps);
@@ -78,7 +79,7 @@ class Repertoire {
   [[nodiscard]] std::optional<Order> next_order();
   struct Wanted {
     Order order;
-    std::shared_ptr<const Liveness> step;  // as foreseen, for the size rounded up
+    std::shared_ptr<const Liveness> step;  // as foreseen, for the size rounded up: with several coordinates, of all that are rounded to it the one with the largest peak
     Bytes margin;                          // how much more there may be
     Bytes peak;                            // of the step, were nobody to leave, with the margin
   };
@@ -130,9 +131,9 @@ class Repertoire {
     std::uint64_t used = 0;              // when last
     int strays = 0;                      // steps in a row that were taken for it and went another way
     std::size_t ordered = 0;             // sizes, ever
-    std::shared_ptr<Liveness> foreseen;  // the step at hand; kept, because copying one takes longer than all else
+    std::shared_ptr<Liveness> foreseen;  // the step at hand
 
-    void learn(std::shared_ptr<const StepKind>& more);  // in exchange for what was known before
+    void learn(Lesson& more);  // in exchange for what was known before
   };
   struct SeenOp {
     std::uint64_t shape = 0;
