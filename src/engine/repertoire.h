@@ -57,6 +57,7 @@ class Repertoire {
     std::shared_ptr<const Script> script;  // null: there is none for this step
     bool fits = false;                     // it needs none: all of it has room in `room`
     bool reused = false;                   // it was made for another size
+    bool extended = false;                 // somebody of its reserve leaves
     std::vector<bool> spared = {};         // by gap of the script: not needed here
     Bytes beside = {};                     // is there from step to step, and was not when the kind was first seen
   };
@@ -92,6 +93,8 @@ class Repertoire {
   [[nodiscard]] std::size_t script_count() const;
   // There is more room or less: scripts know what they were made for, what had room may have none.
   void change_room();
+  // Costs are others now: what was planned will do until it is planned again.
+  void outdate_scripts();
   // What was planned holds no longer; what was learnt does.
   void forget_scripts();
 
@@ -153,11 +156,14 @@ class Repertoire {
   [[nodiscard]] static Signature round_up_to_grid(const Kind& kind, const Signature& at);
   [[nodiscard]] static Made* find_made(Kind& kind, const Signature& at, double most_above);
   [[nodiscard]] Found find_script(Kind& kind, Bytes room);
-  [[nodiscard]] static Bytes leaves(const Made& made, Bytes room);
+  [[nodiscard]] static Bytes leaves(const Made& made, Bytes room, Bytes peak);
+  [[nodiscard]] static Found as_planned(const std::shared_ptr<const Script>& script);
   // The script of a size a little above, without what is in vain at this one.
   [[nodiscard]] static Found find_trim(const Made& made, const Signature& at, Bytes room);
-  [[nodiscard]] static Found trim(Made& made, const Signature& at, const Liveness& step, Bytes margin, Bytes room);
-  // The one for the least peak whose plan is enough for the step, which has this peak.
+  // The step has this peak, with the margin.
+  [[nodiscard]] static Found trim(Made& made, const Signature& at, const Liveness& step, Bytes peak, Bytes margin, Bytes room);
+  // The one for the least peak whose plan is enough for the step, which has this peak; where it is larger than all that was planned
+  // for, with as much of the reserve as it takes.
   [[nodiscard]] static Found find_enough(const Kind& kind, const Liveness& step, Bytes peak, Bytes room);
   [[nodiscard]] static bool is_below_fitting(const Kind& kind, const Signature& at);
   static void note_fitting(Kind& kind, const Signature& at);

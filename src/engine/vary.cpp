@@ -29,6 +29,7 @@ void Engine::watch_op(std::span<const Use> uses, std::span<Record* const> output
   stats_.foreseen_steps += found.fits || found.script ? 1 : 0;
   stats_.reused_plans += found.reused ? 1 : 0;
   stats_.fitting_steps += found.fits ? 1 : 0;
+  stats_.extended_plans += found.extended ? 1 : 0;
   if (recorder_.on_planned_step() && !repertoire_.teaches()) recorder_.abandon();
   if (found.script) {
     const Bytes limit = std::min(found.script->budget() + found.beside, room_for_plans());

@@ -38,6 +38,7 @@ class VaryingRun {
     now.surprises -= before.surprises;
     now.foreseen_steps -= before.foreseen_steps;
     now.reused_plans -= before.reused_plans;
+    now.extended_plans -= before.extended_plans;
     now.evictions -= before.evictions;
     now.planning -= before.planning;
     return now;

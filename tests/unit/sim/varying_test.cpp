@@ -9,8 +9,25 @@ namespace {
 
 using testing::VaryingRun;
 
-// Of what two hundred take a little has to leave.
+// Of what three hundred take half has to leave, and of two hundred a little.
 Bytes room_for_two_hundred() { return VaryingRun::peak_of(200) * 95 / 100; }
+
+TEST(VaryingRun, AStepLargerThanAnyPlannedForGoesByThePlanOfAnotherAndItsReserve) {
+  VaryingRun run(room_for_two_hundred());
+  run.learn({100, 200, 150, 180});
+  ASSERT_EQ(run.play(200).planned_steps, 1);
+
+  const EngineStats larger = run.play(300);
+
+  EXPECT_EQ(larger.foreseen_steps, 1);
+  EXPECT_EQ(larger.reused_plans, 1);
+  EXPECT_EQ(larger.extended_plans, 1);
+  EXPECT_EQ(larger.planned_steps, 1);
+  EXPECT_EQ(larger.surprises, 0);  // nobody had to leave beside plan and reserve
+  EXPECT_EQ(larger.violations, 0);
+  EXPECT_LE(larger.peak_reserved, room_for_two_hundred());
+  EXPECT_FALSE(run.player().unfit());
+}
 
 // A planner that takes its time, on the calling thread.
 FakeDevice* host = nullptr;
