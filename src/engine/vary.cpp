@@ -59,6 +59,7 @@ void Engine::end_varying_step(const StepTimes& times, Lock& lock) {
     repertoire_.note_course(followed);
   }
   ++stats_.varying_steps;
+  if (take_over_link()) repertoire_.outdate_scripts(), sated_ = false;
   if (recorder_.end_step()) learn(std::make_shared<RecordedSteps>(recorder_.take()), times, lock);
   take_lessons(lock);
   if (!recorder_.on() && repertoire_.wants_samples(/*strayed=*/course_.script && !followed)) begin_recording(/*sample=*/true);

@@ -40,6 +40,7 @@ class VaryingRun {
     now.reused_plans -= before.reused_plans;
     now.extended_plans -= before.extended_plans;
     now.evictions -= before.evictions;
+    now.moved_out -= before.moved_out;
     now.planning -= before.planning;
     return now;
   }

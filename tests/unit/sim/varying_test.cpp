@@ -81,5 +81,21 @@ TEST_F(PlanningTold, SoIsWhatItTakesForAnotherBudget) {
   expect_all_told();
 }
 
+// The link has a tenth of its pace: where sizes change nobody plans for one step, but for those to come.
+TEST(VaryingRun, ALinkThatBecomesSlowerIsPlannedForWhereSizesChange) {
+  VaryingRun run(VaryingRun::peak_of(200) * 60 / 100);
+  run.learn({100, 200, 150, 180}, 40);  // until no plan is made better any more
+  const double before = run.engine().options().costs.in_nanos_per_byte;
+  const Bytes moved = run.play(200).moved_out;
+
+  run.device().set_link_percent(10);
+  run.learn({200, 180}, 30);
+  const Bytes moved_now = run.play(200).moved_out;
+
+  EXPECT_NEAR(run.engine().options().costs.in_nanos_per_byte, 10 * before, before);
+  EXPECT_LT(moved_now, moved);  // plans that leave more to rebuilds
+  EXPECT_EQ(run.stats().violations, 0);
+}
+
 }  // namespace
 }  // namespace spillway
