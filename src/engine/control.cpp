@@ -158,6 +158,7 @@ void Engine::set_budget(std::optional<Bytes> budget) {
 
 // The rest of this step is left to the evictor. What was recorded is as true as before: the next may have a plan already.
 void Engine::plan_for_budget() {
+  const PlanningTime::Part part(planning_time_);
   calm_ = false;
   repose_ = {};
   auto steps = recorded_;

@@ -34,6 +34,7 @@
 #include "engine/minutes.h"
 #include "engine/options.h"
 #include "engine/planner.h"
+#include "engine/planning_time.h"
 #include "engine/policy.h"
 #include "engine/recipe.h"
 #include "engine/record.h"
@@ -421,6 +422,7 @@ class Engine {
   void plan_with_more_slack();
   void plan_with_more_open();
   void count_open(const Block& block, int sign);
+  [[nodiscard]] bool take_over_link();
   void follow_link();
   void follow_lateness(bool as_planned);
   void follow_host();
@@ -538,6 +540,7 @@ class Engine {
   std::uint64_t commits_ = 0;      // of the arena, when its bytes were last counted
   RecentPeaks recent_;
   EngineStats stats_;
+  PlanningTime planning_time_{device_, stats_.planning};
   StreamWaits waits_;
   StepRecorder recorder_;
   std::shared_ptr<const RecordedSteps> recorded_;

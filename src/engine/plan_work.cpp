@@ -7,6 +7,7 @@
 #include "liveness/liveness.h"
 #include "plan/prices.h"
 #include "plan/reasons.h"
+#include "plan/reserve.h"
 
 namespace spillway {
 
@@ -266,8 +267,12 @@ std::shared_ptr<Script> PlanWork::write(const PlanRequest& request, const Plan& 
     }
     places = std::make_shared<const Places>(find_places(list, step_.op_count(), task_.ground));
   }
-  auto script = std::make_shared<Script>(*task_.steps, step_, plan, request.budget, std::move(places), fetches, /*any_size=*/task_.foreseen != nullptr);
-  script->explain(explain(request, plan));
+  const bool extends = task_.foreseen && task_.policy->improves;  // the papers' plans stay as their papers say
+  const std::vector<PlannedGap> reserve = extends ? plan_reserve(request, plan) : std::vector<PlannedGap>{};
+  auto script = std::make_shared<Script>(*task_.steps, step_, plan, request.budget, std::move(places), fetches, /*any_size=*/task_.foreseen != nullptr, reserve);
+  Plan whole = plan;
+  whole.gaps.insert(whole.gaps.end(), reserve.begin(), reserve.end());
+  script->explain(explain(request, whole));
   if (task_.foreseen) script->spare_in_order(dearest_first(request, plan));
   return script;
 }

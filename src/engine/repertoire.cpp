@@ -44,7 +44,29 @@ double grid_ratio(std::pair<double, double> range) {
 // With several coordinates less of one may be more of the step: as many tokens in fewer, longer rows.
 bool is_within(const Signature& at, const Signature& limit) { return at.size() == 1 && limit.size() == 1 ? at[0] <= limit[0] : at == limit; }
 
+// The largest of a cell of the grid and, with several coordinates, the others at its edges.
+std::vector<Signature> corners_of(const StepKind& kind, const Signature& cell) {
+  std::vector<Signature> corners{cell};
+  for (std::size_t i = 0; cell.size() > 1 && i < cell.size(); ++i) {
+    for (std::size_t known = corners.size(), at = 0; at < known; ++at) {
+      corners.push_back(corners[at]);
+      corners.back()[i] /= grid_ratio(kind.range(i));
+    }
+  }
+  return corners;
+}
+
 Bytes part_of(Bytes room, double part) { return {static_cast<std::int64_t>(static_cast<double>(room.count) * part)}; }
+
+bool is_too_much(Bytes peak, Bytes limit) { return static_cast<double>(peak.count) > static_cast<double>(limit.count) * kNearlyEnough; }
+
+Reuse reuse_gaps(const Liveness& step, const Script& script, Bytes limit) {
+  return reuse_gaps(step, script.gaps(), limit, script.spared_in_order(), script.gaps().size() - script.planned_gaps());
+}
+
+bool is_extended(const Script& script, const std::vector<bool>& spared) {
+  return std::ranges::count(spared | std::views::drop(script.planned_gaps()), false) > 0;
+}
 
 Bytes bytes_before(const Liveness& step) {
   Bytes before;
@@ -61,12 +83,15 @@ std::optional<Repertoire::Lesson> Repertoire::study(const std::shared_ptr<const 
   if (!whole || whole->ops == 0) return std::nullopt;
   const Liveness step(steps->trace, *whole);
   const std::lock_guard lock(studying_);
-  return Lesson{.kind = forecast_.observe(step, steps->shapes), .steps = steps};
+  Lesson lesson{.kind = forecast_.observe(step, steps->shapes), .steps = steps, .scratch = nullptr};
+  lesson.scratch = std::make_shared<Liveness>(lesson.kind->model());
+  return lesson;
 }
 
 // What was thought of sizes may be otherwise.
-void Repertoire::Kind::learn(std::shared_ptr<const StepKind>& more) {
-  forecast.swap(more);
+void Repertoire::Kind::learn(Lesson& more) {
+  forecast.swap(more.kind);
+  foreseen.swap(more.scratch);
   fitting.clear();
   for (Made& one : made) one.trims.clear();
 }
@@ -74,7 +99,7 @@ void Repertoire::Kind::learn(std::shared_ptr<const StepKind>& more) {
 void Repertoire::take_in(Lesson& lesson) {
   varies_ |= !lesson.kind->coordinates().empty();
   if (lesson.kind->observed() == kTellable && proven_++ < kMostKinds) strays_ = 0, seldom_ = 0;  // looking for it was worth while
-  if (Kind* known = find_kind(*lesson.kind)) known->learn(lesson.kind);
+  if (Kind* known = find_kind(*lesson.kind)) known->learn(lesson);
   else add_kind(std::move(lesson));
 }
 
@@ -90,7 +115,7 @@ Repertoire::Kind* Repertoire::find_kind(const StepKind& kind) {
 void Repertoire::add_kind(Lesson lesson) {
   const std::vector<const Op*> ops = ops_of(lesson.steps->trace, StepRecorder::kStep);
   Kind kind{.forecast = std::move(lesson.kind), .steps = std::move(lesson.steps), .marks = {}, .made = {}, .asked = {}, .fitting = {}, .room = {},
-            .before = {}, .beside = {}, .used = ++uses_, .strays = 0};
+            .before = {}, .beside = {}, .used = ++uses_, .strays = 0, .foreseen = std::move(lesson.scratch)};
   kind.before = bytes_before(kind.forecast->model());
   for (const StepKind::Mark& mark : kind.forecast->marks()) {
     const auto part = find_part(*ops[mark.op], kind.forecast->model().storages()[mark.storage].id);
@@ -231,39 +256,55 @@ Repertoire::Found Repertoire::find_script(Kind& kind, Bytes room) {
   const bool is_there = made != nullptr && made->script;
   if (is_there) ask_again(kind, *made, room);
   const bool is_good = is_there && made->room <= room + part_of(room, kSameRoom);
-  if (is_good && made->at == now_ && made->room >= room) return {.script = made->script};
+  if (is_good && now_.size() == 1 && made->at == now_ && made->room >= room) return as_planned(made->script);
   if (is_good) {
     if (Found known = find_trim(*made, now_, room); known.script) return known;
   }
-  if (made != nullptr && !is_there && made->peak > 0_B && made->peak <= room) return {.script = nullptr, .fits = true};  // a little more does
+  const bool more_fits = made != nullptr && !is_there && made->peak > 0_B && made->peak <= room;
+  if (more_fits && is_within(now_, made->at)) return {.script = nullptr, .fits = true};
   const auto predicted = kind.forecast->predict(now_, /*times=*/false);
-  if (!predicted) return {.script = is_good ? made->script : nullptr};
-  if (!kind.foreseen) kind.foreseen = std::make_shared<Liveness>(kind.forecast->model());
+  if (!predicted) return is_good ? as_planned(made->script) : Found{};
   kind.foreseen->set_figures(predicted->figures);
   const Bytes peak = live_curve(*kind.foreseen).peak + predicted->margin;
   if (peak <= room) {
     note_fitting(kind, now_);
     return {.script = nullptr, .fits = true};
   }
-  if (is_good) return trim(*made, now_, *kind.foreseen, predicted->margin, room);
+  if (is_good) {
+    if (Found trimmed = trim(*made, now_, *kind.foreseen, peak, predicted->margin, room); trimmed.script) return trimmed;
+  }
   if (!is_there) ask(kind, round_up_to_grid(kind, now_));
   return find_enough(kind, *kind.foreseen, peak, room - predicted->margin);
 }
 
-// What the script leaves at its own size, by the count of reuse.h, and what there is more room than it was made for.
-Bytes Repertoire::leaves(const Made& made, Bytes room) { return made.script->peak_beside_gaps() + std::max(room - made.room, 0_B); }
+// What the script leaves at its own size, by the count of reuse.h, and what there is more room than it was made for. What that count
+// leaves out, copies on their way and rebuilds, is more where the step is larger.
+Bytes Repertoire::leaves(const Made& made, Bytes room, Bytes peak) {
+  const Script& script = *made.script;
+  const Bytes uncounted = std::max(std::min(script.budget(), made.room) - script.peak_beside_gaps(), 0_B);
+  const double growth = std::max(static_cast<double>(peak.count) / static_cast<double>(std::max(made.peak, 1_B).count) - 1, 0.0);
+  return script.peak_beside_gaps() + std::max(room - made.room, 0_B) - part_of(uncounted, growth);
+}
+
+// Without the reserve.
+Repertoire::Found Repertoire::as_planned(const std::shared_ptr<const Script>& script) { return {.script = script, .spared = script->spared_reserve()}; }
 
 Repertoire::Found Repertoire::find_trim(const Made& made, const Signature& at, Bytes room) {
   const auto known = std::ranges::find_if(made.trims, [&](const Trim& trim) { return trim.at == at && trim.room == room; });
-  return known == made.trims.end() ? Found{} : Found{.script = made.script, .spared = known->spared};
+  if (known == made.trims.end()) return {};
+  return {.script = made.script, .extended = is_extended(*made.script, known->spared), .spared = known->spared};
 }
 
-// Where the step is larger than the forecast had it when the script was made, all of the script is needed.
-Repertoire::Found Repertoire::trim(Made& made, const Signature& at, const Liveness& step, Bytes margin, Bytes room) {
-  Reuse reuse = reuse_gaps(step, made.script->gaps(), std::min(room - margin, leaves(made, room)), made.script->spared_in_order());
+// Where the step is larger than the forecast had it when the script was made, all of the script is needed. With several coordinates
+// it may be much larger, though it is below the script's size: nothing is found then.
+Repertoire::Found Repertoire::trim(Made& made, const Signature& at, const Liveness& step, Bytes peak, Bytes margin, Bytes room) {
+  const Bytes limit = std::min(room - margin, leaves(made, room, peak));
+  Reuse reuse = reuse_gaps(step, *made.script, limit);
+  if (at.size() > 1 && is_too_much(reuse.peak, std::max(limit, made.script->peak_beside_gaps()))) return {};
   if (made.trims.size() == kMostTrims) made.trims.erase(made.trims.begin());
   made.trims.push_back({at, room, reuse.spared});
-  return {.script = made.script, .spared = std::move(reuse.spared)};
+  const bool extended = is_extended(*made.script, reuse.spared);
+  return {.script = made.script, .extended = extended, .spared = std::move(reuse.spared)};
 }
 
 bool Repertoire::is_below_fitting(const Kind& kind, const Signature& at) {
@@ -277,7 +318,7 @@ void Repertoire::note_fitting(Kind& kind, const Signature& at) {
 }
 
 // Those for larger peaks are enough nearly always; none is, where this step is the largest so far: then the one for the
-// largest before it leaves the evictor little to do.
+// largest before it, with what its reserve adds, leaves the evictor little to do.
 Repertoire::Found Repertoire::find_enough(const Kind& kind, const Liveness& step, Bytes peak, Bytes room) {
   std::vector<const Made*> made;
   for (const Made& one : kind.made) {
@@ -289,10 +330,11 @@ Repertoire::Found Repertoire::find_enough(const Kind& kind, const Liveness& step
   if (next == made.end() && next != made.begin()) --next;
   for (int tries = 0; next != made.end() && tries < kMostTries; ++next, ++tries) {
     const Script& script = *(*next)->script;
-    const Bytes limit = std::min(room, leaves(**next, room));
-    Reuse reuse = reuse_gaps(step, script.gaps(), limit, script.spared_in_order());
-    if (static_cast<double>(reuse.peak.count) > static_cast<double>(limit.count) * kNearlyEnough) continue;
-    return {.script = (*next)->script, .reused = true, .spared = std::move(reuse.spared)};
+    const Bytes limit = std::min(room, leaves(**next, room, peak));
+    Reuse reuse = reuse_gaps(step, script, limit);
+    if (is_too_much(reuse.peak, limit)) continue;
+    const bool extended = is_extended(script, reuse.spared);
+    return {.script = (*next)->script, .reused = true, .extended = extended, .spared = std::move(reuse.spared)};
   }
   return {};
 }
@@ -418,12 +460,21 @@ std::optional<Repertoire::Order> Repertoire::next_order() {
 }
 
 std::optional<Repertoire::Wanted> Repertoire::foresee(Order order) {
-  const auto predicted = order.kind->predict(order.at);
-  if (!predicted) return std::nullopt;
   auto step = std::make_shared<Liveness>(order.kind->model());
-  step->set_figures(predicted->figures);
-  const Bytes peak = live_curve(*step).peak + predicted->margin;
-  return Wanted{.order = std::move(order), .step = std::move(step), .margin = predicted->margin, .peak = peak};
+  std::optional<StepKind::Prediction> largest;
+  Bytes peak;
+  for (const Signature& corner : corners_of(*order.kind, order.at)) {
+    auto predicted = order.kind->predict(corner);
+    if (!predicted) continue;
+    step->set_figures(predicted->figures);
+    const Bytes its = live_curve(*step).peak + predicted->margin;
+    if (largest && its <= peak) continue;
+    largest = std::move(predicted);
+    peak = its;
+  }
+  if (!largest) return std::nullopt;
+  step->set_figures(largest->figures);
+  return Wanted{.order = std::move(order), .step = std::move(step), .margin = largest->margin, .peak = peak};
 }
 
 Repertoire::Made* Repertoire::find_ordered(const Order& order) {
@@ -466,6 +517,12 @@ void Repertoire::change_room() {
     kind.strays = 0;
   }
   watching_ = false;
+}
+
+void Repertoire::outdate_scripts() {
+  for (Kind& kind : kinds_) {
+    for (Made& made : kind.made) made.learnt_from = 0;
+  }
 }
 
 void Repertoire::forget_scripts() {

@@ -27,6 +27,7 @@ class Repertoire {
   struct Lesson {
     std::shared_ptr<const StepKind> kind;
     std::shared_ptr<const RecordedSteps> steps;
+    std::shared_ptr<Liveness> scratch;  // a copy of the kind's step, for steps foreseen: copying one takes longer than foreseeing
   };
   // Without the engine's lock, on any thread. Empty: there is nothing in it.
   [[nodiscard]] std::optional<Lesson> study(const std::shared_ptr<const RecordedSteps>& steps);
@@ -56,6 +57,7 @@ class Repertoire {
     std::shared_ptr<const Script> script;  // null: there is none for this step
     bool fits = false;                     // it needs none: all of it has room in `room`
     bool reused = false;                   // it was made for another size
+    bool extended = false;                 // somebody of its reserve leaves
     std::vector<bool> spared = {};         // by gap of the script: not needed here
     Bytes beside = {};                     // is there from step to step, and was not when the kind was first seen
   };
@@ -78,7 +80,7 @@ class Repertoire {
   [[nodiscard]] std::optional<Order> next_order();
   struct Wanted {
     Order order;
-    std::shared_ptr<const Liveness> step;  // as foreseen, for the size rounded up
+    std::shared_ptr<const Liveness> step;  // as foreseen, for the size rounded up: with several coordinates, of all that are rounded to it the one with the largest peak
     Bytes margin;                          // how much more there may be
     Bytes peak;                            // of the step, were nobody to leave, with the margin
   };
@@ -91,6 +93,8 @@ class Repertoire {
   [[nodiscard]] std::size_t script_count() const;
   // There is more room or less: scripts know what they were made for, what had room may have none.
   void change_room();
+  // Costs are others now: what was planned will do until it is planned again.
+  void outdate_scripts();
   // What was planned holds no longer; what was learnt does.
   void forget_scripts();
 
@@ -130,9 +134,9 @@ class Repertoire {
     std::uint64_t used = 0;              // when last
     int strays = 0;                      // steps in a row that were taken for it and went another way
     std::size_t ordered = 0;             // sizes, ever
-    std::shared_ptr<Liveness> foreseen;  // the step at hand; kept, because copying one takes longer than all else
+    std::shared_ptr<Liveness> foreseen;  // the step at hand
 
-    void learn(std::shared_ptr<const StepKind>& more);  // in exchange for what was known before
+    void learn(Lesson& more);  // in exchange for what was known before
   };
   struct SeenOp {
     std::uint64_t shape = 0;
@@ -152,11 +156,14 @@ class Repertoire {
   [[nodiscard]] static Signature round_up_to_grid(const Kind& kind, const Signature& at);
   [[nodiscard]] static Made* find_made(Kind& kind, const Signature& at, double most_above);
   [[nodiscard]] Found find_script(Kind& kind, Bytes room);
-  [[nodiscard]] static Bytes leaves(const Made& made, Bytes room);
+  [[nodiscard]] static Bytes leaves(const Made& made, Bytes room, Bytes peak);
+  [[nodiscard]] static Found as_planned(const std::shared_ptr<const Script>& script);
   // The script of a size a little above, without what is in vain at this one.
   [[nodiscard]] static Found find_trim(const Made& made, const Signature& at, Bytes room);
-  [[nodiscard]] static Found trim(Made& made, const Signature& at, const Liveness& step, Bytes margin, Bytes room);
-  // The one for the least peak whose plan is enough for the step, which has this peak.
+  // The step has this peak, with the margin.
+  [[nodiscard]] static Found trim(Made& made, const Signature& at, const Liveness& step, Bytes peak, Bytes margin, Bytes room);
+  // The one for the least peak whose plan is enough for the step, which has this peak; where it is larger than all that was planned
+  // for, with as much of the reserve as it takes.
   [[nodiscard]] static Found find_enough(const Kind& kind, const Liveness& step, Bytes peak, Bytes room);
   [[nodiscard]] static bool is_below_fitting(const Kind& kind, const Signature& at);
   static void note_fitting(Kind& kind, const Signature& at);

@@ -89,20 +89,42 @@ class Skyline {
 
 Bytes peak_beside(const Liveness& step, std::span<const Gap> gaps) { return most_of(bytes_beside(step, gaps)); }
 
-Reuse reuse_gaps(const Liveness& step, std::span<const Gap> gaps, Bytes limit, std::span<const std::uint32_t> order) {
-  const std::vector<std::int64_t> bytes = bytes_beside(step, gaps);
-  Reuse found{.peak = most_of(bytes), .spared = {}};
-  if (found.peak > limit) return found;
-  found.spared.resize(gaps.size());
-  Skyline skyline(bytes);
+namespace {
+
+// Whoever is idle where the limit is exceeded leaves, until it is not.
+void take_from_reserve(Skyline& skyline, const Liveness& step, std::span<const Gap> gaps, std::size_t first, Bytes limit, std::vector<bool>& spared) {
+  for (std::size_t at = first; at < gaps.size() && skyline.most() > limit.count; ++at) {
+    const auto both = stretches_of(gaps[at], step.op_count());
+    if (std::max(skyline.most(both[0]), skyline.most(both[1])) <= limit.count) continue;
+    spared[at] = false;
+    for (const Stretch& stretch : both) skyline.add(stretch, -step.storages()[gaps[at].storage].size.count);
+  }
+}
+
+void spare_gaps(Skyline& skyline, const Liveness& step, std::span<const Gap> gaps, Bytes limit, std::span<const std::uint32_t> order, std::vector<bool>& spared) {
   for (std::size_t nth = 0; nth < std::min(gaps.size(), kMostLooks); ++nth) {
     const std::size_t at = order.empty() ? gaps.size() - 1 - nth : order[nth];
     const std::int64_t size = step.storages()[gaps[at].storage].size.count;
     const auto both = stretches_of(gaps[at], step.op_count());
     if (std::max(skyline.most(both[0]), skyline.most(both[1])) + size > limit.count) continue;
-    found.spared[at] = true;
+    spared[at] = true;
     for (const Stretch& stretch : both) skyline.add(stretch, size);
   }
+}
+
+}  // namespace
+
+Reuse reuse_gaps(const Liveness& step, std::span<const Gap> gaps, Bytes limit, std::span<const std::uint32_t> order, std::size_t reserve) {
+  const std::size_t planned = gaps.size() - reserve;
+  const std::vector<std::int64_t> bytes = bytes_beside(step, gaps.first(planned));
+  Reuse found{.peak = most_of(bytes), .spared = {}};
+  const bool enough = found.peak <= limit;
+  if (!enough && reserve == 0) return found;
+  found.spared.resize(gaps.size());
+  std::fill(found.spared.begin() + static_cast<std::ptrdiff_t>(planned), found.spared.end(), true);
+  Skyline skyline(bytes);
+  if (enough) spare_gaps(skyline, step, gaps.first(planned), limit, order, found.spared);
+  else take_from_reserve(skyline, step, gaps, planned, limit, found.spared);
   found.peak = {std::max<std::int64_t>(skyline.most(), 0)};
   return found;
 }

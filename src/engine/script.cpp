@@ -36,7 +36,7 @@ std::vector<const Op*> ops_of(const Trace& trace, StepIndex step) {
 }
 
 Script::Script(const RecordedSteps& steps, const Liveness& step, const Plan& plan, Bytes budget,
-               std::shared_ptr<const Places> places, const std::vector<OpPlace>& fetches, bool any_size)
+               std::shared_ptr<const Places> places, const std::vector<OpPlace>& fetches, bool any_size, std::span<const PlannedGap> reserve)
     : plan_(plan) {
   lines_.keys = any_size ? steps.shapes : steps.keys;
   lines_.any_size = any_size;
@@ -50,32 +50,23 @@ Script::Script(const RecordedSteps& steps, const Liveness& step, const Plan& pla
   if (std::ranges::count(steps.timed, true) > 0) {
     for (const LiveOp& op : step.ops()) times_.push_back(op.duration);
   }
-  const auto gap_count = static_cast<std::uint32_t>(plan.gaps.size());
+  std::vector<PlannedGap> gaps = plan.gaps;
+  gaps.insert(gaps.end(), reserve.begin(), reserve.end());
   start_times_.assign(step.starts().begin(), step.starts().end());
-  starts_.resize(gap_count);
-  earliest_.resize(gap_count);
+  starts_.resize(gaps.size());
+  earliest_.resize(gaps.size());
   if (any_size) {
-    for (const PlannedGap& planned : plan.gaps) gaps_.push_back(planned.gap);
-    peak_beside_ = peak_beside(step, gaps_);
+    for (const PlannedGap& planned : gaps) gaps_.push_back(planned.gap);
+    peak_beside_ = peak_beside(step, std::span(gaps_).first(plan.gaps.size()));
   }
-  for (std::uint32_t gap = 0; gap < gap_count; ++gap) {
-    const PlannedGap& planned = plan.gaps[gap];
-    lines_.ends.push_back(planned.gap.end);
-    sizes_.push_back(step.storages()[planned.gap.storage].size);
-    const OpPlace op = planned.gap.begin - 1;
-    auto leaving = find_part(*ops[op], step.storages()[planned.gap.storage].id);
-    if (!leaving) continue;
-    leaving->gap = gap;
-    leaving->remedy = planned.remedy;
-    leaving->again = planned.again;
-    lines_.leavings[op].push_back(*leaving);
-    const LiveStorage& storage = step.storages()[planned.gap.storage];
-    if (planned.gap.end > ops.size() && storage.wraps()) lines_.staying_away.emplace_back(gap, storage.id);
+  for (std::uint32_t gap = 0; gap < gaps.size(); ++gap) {
+    const PlannedGap& planned = gaps[gap];
+    if (!add_gap(gap, planned, ops, step)) continue;
     if (planned.remedy != Remedy::move || planned.gap.ends == GapEnd::death) continue;
-    if (fetches.empty()) add_start(gap, planned.fetch_at % step.op_count());
-    else if (fetches[gap] > 0) add_start(gap, fetches[gap] - 1);
+    if (fetches.empty()) add_start(gap, planned.gap.begin, planned.fetch_at % step.op_count());
+    else if (fetches[gap] > 0) add_start(gap, planned.gap.begin, fetches[gap] - 1);
   }
-  const auto order = [&](std::uint32_t gap) { return order_of_return(plan.gaps[gap].gap, plan.gaps[gap].fetch_at, step.op_count()); };
+  const auto order = [&](std::uint32_t gap) { return order_of_return(gaps[gap].gap, gaps[gap].fetch_at, step.op_count()); };
   for (auto& due : lines_.fetches) std::ranges::sort(due, {}, order);
   add_holds(ops, step);
   note_acts();
@@ -92,10 +83,31 @@ void Script::note_acts() {
   }
 }
 
-void Script::add_start(std::uint32_t gap, OpPlace op) {
+bool Script::add_gap(std::uint32_t gap, const PlannedGap& planned, const std::vector<const Op*>& ops, const Liveness& step) {
+  const LiveStorage& storage = step.storages()[planned.gap.storage];
+  lines_.ends.push_back(planned.gap.end);
+  sizes_.push_back(storage.size);
+  const OpPlace op = planned.gap.begin - 1;
+  auto leaving = find_part(*ops[op], storage.id);
+  if (!leaving) return false;
+  leaving->gap = gap;
+  leaving->remedy = planned.remedy;
+  leaving->again = planned.again;
+  lines_.leavings[op].push_back(*leaving);
+  if (planned.gap.end > ops.size() && storage.wraps()) lines_.staying_away.emplace_back(gap, storage.id);
+  return true;
+}
+
+std::vector<bool> Script::spared_reserve() const {
+  if (gap_count() == planned_gaps()) return {};
+  std::vector<bool> spared(gap_count());
+  std::fill(spared.begin() + planned_gaps(), spared.end(), true);
+  return spared;
+}
+
+void Script::add_start(std::uint32_t gap, OpPlace left, OpPlace op) {
   lines_.fetches[op].push_back(gap);
   starts_[gap] = op;
-  const OpPlace left = plan_.gaps[gap].gap.begin;
   const auto& places = lines_.places;
   const bool placed = places && gap < places->free_from.size();
   earliest_[gap] = std::max(left <= op ? left : 0, placed ? places->free_from[gap] : 0);

@@ -58,9 +58,10 @@ class Script {
   explicit Script(Lines lines);
   // `any_size`: it is for a step foreseen, whose ops are known whatever the sizes of their arguments.
   // `fetches`: by gap, 1 + the op before which its way back begins, as the timeline has it with room for it; 0: when it is
-  // needed. None: the plan's own.
+  // needed. None: the plan's own. `reserve`: gaps the plan does without, for steps that need more room than it leaves.
   Script(const RecordedSteps& steps, const Liveness& step, const Plan& plan, Bytes budget,
-         std::shared_ptr<const Places> places = nullptr, const std::vector<OpPlace>& fetches = {}, bool any_size = false);
+         std::shared_ptr<const Places> places = nullptr, const std::vector<OpPlace>& fetches = {}, bool any_size = false,
+         std::span<const PlannedGap> reserve = {});
 
   // Why each gap's storage leaves: by gap.
   void explain(std::vector<std::string> reasons) { reasons_ = std::move(reasons); }
@@ -94,8 +95,12 @@ class Script {
   [[nodiscard]] const std::shared_ptr<const Places>& places() const { return lines_.places; }
   [[nodiscard]] const Plan& plan() const { return plan_; }
   [[nodiscard]] const Prediction& predicted() const { return plan_.predicted; }
-  // Of a step foreseen: its gaps, whose storages are places of the foreseen step, and the peak they leave there (reuse.h).
+  // Of a step foreseen: its gaps, whose storages are places of the foreseen step, how many of them are the plan's, the rest being
+  // the reserve in its order, and the peak the plan's leave there (reuse.h).
   [[nodiscard]] std::span<const Gap> gaps() const { return gaps_; }
+  [[nodiscard]] std::uint32_t planned_gaps() const { return static_cast<std::uint32_t>(plan_.gaps.size()); }
+  // By gap: without the reserve. Empty: there is none.
+  [[nodiscard]] std::vector<bool> spared_reserve() const;
   [[nodiscard]] Bytes peak_beside_gaps() const { return peak_beside_; }
   // The op that wants the gap's storage back, or before which it dies; from op_count() on: of the next step.
   [[nodiscard]] OpPlace end(std::uint32_t gap) const { return lines_.ends[gap]; }
@@ -111,7 +116,9 @@ class Script {
 
  private:
   void add_holds(const std::vector<const Op*>& ops, const Liveness& step);
-  void add_start(std::uint32_t gap, OpPlace op);
+  // False: nobody plays its part.
+  bool add_gap(std::uint32_t gap, const PlannedGap& planned, const std::vector<const Op*>& ops, const Liveness& step);
+  void add_start(std::uint32_t gap, OpPlace left, OpPlace op);
 
   void note_acts();
 

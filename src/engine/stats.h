@@ -34,7 +34,8 @@ struct EngineStats {
   std::int64_t placed_steps = 0;   // of the planned steps, those whose blocks had places
   std::int64_t varying_steps = 0, foreseen_steps = 0;  // of sizes that change, and those of them for which there was a plan
   std::int64_t reused_plans = 0, fitting_steps = 0;  // of those: by a plan for another size; without one, since all of it had room
-  Nanos planning;                  // of the training thread, for finding and asking for plans and learning from steps
+  std::int64_t extended_plans = 0;                   // of those: by a plan from whose reserve somebody left
+  Nanos planning;                  // of the training thread, for finding and asking for plans, waiting for them, and learning from steps
   bool warm_start = false, seeks = false;  // a run before this one left steps to plan for; better plans are looked for now
   std::string store_problem;       // why they are not used, or none can be left: in words
   std::int64_t misplaced = 0;      // blocks in them that did not get one

@@ -172,6 +172,7 @@ Record* Engine::find_part(const Leaving& leaving, std::span<const Use> uses, std
 }
 
 void Engine::note_step_op(const OpNote& note, OpKey key) {
+  const PlanningTime::Part part(planning_time_, recorder_.on());
   recorder_.op(note, key);
   if (!tape_.on()) return;
   OpNote told = note;
@@ -181,6 +182,7 @@ void Engine::note_step_op(const OpNote& note, OpKey key) {
 }
 
 void Engine::steer_end_step(const StepTimes& times, Lock& lock) {
+  const PlanningTime::Part part(planning_time_);
   const bool measured = std::exchange(retimes_, false);
   if (opening_.on && recall()) {
     recorded_time_.reset();  // it was recorded in another run
@@ -205,7 +207,6 @@ void Engine::steer_end_step(const StepTimes& times, Lock& lock) {
     if (course_.missed >= kMostMissed) follow(nullptr, lock);
   }
   if (recorder_.on_planned_step() && !course_.script) note_recorded_time(lock);
-  const Nanos begin = device_.now();
   if (recorder_.end_step()) {
     auto steps = with_times(recorder_.take(), times.now);
     learn(steps, {}, lock);
@@ -228,7 +229,6 @@ void Engine::steer_end_step(const StepTimes& times, Lock& lock) {
     if (recorded_ && std::ranges::count(kLooks, since) > 0) begin_recording(/*sample=*/true);
     else if (reactive_steps_ < 0 && !planner_.busy()) begin_recording();
   }
-  stats_.planning += device_.now() - begin;
   if (recorder_.on_planned_step() && !course_.script) recorded_from_ = settled_now(lock);
   if (course_.steps > 0 && recorded_) follow_link(), follow_host();
   if (is_doubtful()) begin_doubt(lock);
@@ -320,6 +320,7 @@ void Engine::find_away() {
 // The host's clock with nothing left to do for the device.
 Nanos Engine::settled_now(Lock& lock) {
   minutes_.note(CallKind::settle);
+  const PlanningTime::Wait wait(planning_time_);
   lock.unlock();
   device_.synchronize(device_.record(compute_));
   const Nanos now = device_.now();
@@ -375,7 +376,7 @@ std::function<void(Bytes, const std::function<bool()>&)> Engine::preparing() {
 // Copies take another time than was planned with: the link is shared, or somebody else's since. Rates are those of the
 // step's last copies, which may have had both directions busy: only what no sharing explains is a drift. A link that keeps on
 // changing is followed ever more seldom, since every new plan costs steps.
-void Engine::follow_link() {
+bool Engine::take_over_link() {
   Mover::Rates seen = mover_.take_rates();
   const auto drifted = [](double now, double planned) { return now > 0 && planned > 0 && (now > planned * kDrift || now < planned / kDrift); };
   Costs& costs = options_.costs;
@@ -384,7 +385,7 @@ void Engine::follow_link() {
   if (seen.out_nanos_per_byte == 0) seen.out_nanos_per_byte = costs.out_nanos_per_byte * seen.in_nanos_per_byte / costs.in_nanos_per_byte;
   course_.leads.set_rate(seen.in_nanos_per_byte);
   const bool out = drifted(seen.out_nanos_per_byte, costs.out_nanos_per_byte), in = drifted(seen.in_nanos_per_byte, costs.in_nanos_per_byte);
-  if ((!out && !in) || planner_.busy() || link_pause_-- > 0) return;
+  if ((!out && !in) || planner_.busy() || link_pause_-- > 0) return false;
   link_pause_ = next_link_pause_;
   next_link_pause_ = std::min(next_link_pause_ * 2, kLongestLinkPause);
   const auto take_over = [](double now, double& nanos, double& price) {
@@ -394,7 +395,11 @@ void Engine::follow_link() {
   if (out) take_over(seen.out_nanos_per_byte, costs.out_nanos_per_byte, costs.out_price);
   if (in) take_over(seen.in_nanos_per_byte, costs.in_nanos_per_byte, costs.in_price);
   minutes_.note_rates(costs);
-  start_planning(SearchFrom::nothing);
+  return true;
+}
+
+void Engine::follow_link() {
+  if (take_over_link()) start_planning(SearchFrom::nothing);
 }
 
 // What is less than a drift makes ways back late, too. How late they were may be known only some steps later.
@@ -470,6 +475,7 @@ void Engine::move_house(Lock& lock) {
     if (may_leave(*record) && (first || in_the_way)) all.push_back(record);
   });
   evict_these(all, Leave::move, lock);
+  const PlanningTime::Wait wait(planning_time_);
   lock.unlock();
   arena_.trim(/*wait=*/true);
   lock.lock();

@@ -18,23 +18,23 @@ constexpr std::int64_t kRest = 4;  // steps between plans nobody waits for: two 
 }  // namespace
 
 void Engine::watch_op(std::span<const Use> uses, std::span<Record* const> outputs, Lock&) {
+  const PlanningTime::Part part(planning_time_);
   Repertoire::Sizes sizes;
   for (const Use& use : uses) sizes[static_cast<std::size_t>(use.write ? Part::mutated : Part::input)].push_back(use.record->size);
   for (const Record* record : outputs) sizes[static_cast<std::size_t>(Part::output)].push_back(record->size);
   repertoire_.op(op_shape_, std::move(sizes));
   if (repertoire_.watches()) return;
   if (child_) return;
-  const Nanos begin = device_.now();
   Repertoire::Found found = repertoire_.find_script(room_for_plans());
   stats_.foreseen_steps += found.fits || found.script ? 1 : 0;
   stats_.reused_plans += found.reused ? 1 : 0;
   stats_.fitting_steps += found.fits ? 1 : 0;
+  stats_.extended_plans += found.extended ? 1 : 0;
   if (recorder_.on_planned_step() && !repertoire_.teaches()) recorder_.abandon();
   if (found.script) {
     const Bytes limit = std::min(found.script->budget() + found.beside, room_for_plans());
     join_course({.script = std::move(found.script), .limit = limit, .next = repertoire_.ops_seen(), .spared = std::move(found.spared)});
   }
-  stats_.planning += device_.now() - begin;
 }
 
 void Engine::join_course(Joining at) {
@@ -52,7 +52,6 @@ void Engine::join_course(Joining at) {
 }
 
 void Engine::end_varying_step(const StepTimes& times, Lock& lock) {
-  const Nanos begin = device_.now();
   const bool followed = course_.script && course_.on && course_.next == course_.script->op_count();
   if (course_.script) {
     stats_.planned_steps += followed ? 1 : 0;
@@ -60,13 +59,13 @@ void Engine::end_varying_step(const StepTimes& times, Lock& lock) {
     repertoire_.note_course(followed);
   }
   ++stats_.varying_steps;
+  if (take_over_link()) repertoire_.outdate_scripts(), sated_ = false;
   if (recorder_.end_step()) learn(std::make_shared<RecordedSteps>(recorder_.take()), times, lock);
   take_lessons(lock);
   if (!recorder_.on() && repertoire_.wants_samples(/*strayed=*/course_.script && !followed)) begin_recording(/*sample=*/true);
   plan_for_sizes(lock);
   follow(nullptr, lock);
   repertoire_.begin_step(live_);
-  stats_.planning += device_.now() - begin;
 }
 
 Bytes Engine::room_for_plans() const { return arena_.limit() * (kSlackParts - kSlack) / kSlackParts; }

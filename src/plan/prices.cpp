@@ -16,12 +16,16 @@ constexpr int kMostRounds = 400;
 
 class Market {
  public:
-  Market(const Problem& problem, const Outcome& plain)
-      : problem_(problem), ops_(problem.step().op_count()), starts_(plain.starts), remedies_(problem.gap_count(), Remedy::keep),
-        relieved_(problem.gap_count()) {
-    for (const Bytes during : plain.during) lack_.push_back((during - problem.budget()).count);
+  // `made`, `open`: as choose_more_by_price has them; none: nothing is chosen yet, and all are open.
+  Market(const Problem& problem, const Outcome& now, Bytes budget, std::span<const Choice> made = {}, const std::vector<bool>& open = {})
+      : problem_(problem), ops_(problem.step().op_count()), starts_(now.starts), remedies_(problem.gap_count(), Remedy::keep),
+        relieved_(problem.gap_count()), out_(starts_[ops_], kLinkSlots), in_(starts_[ops_], kLinkSlots) {
+    for (const Bytes during : now.during) lack_.push_back((during - budget).count);
     prices_.resize(ops_);
-    find_offers();
+    find_offers(open);
+    for (GapPlace gap = 0; gap < made.size(); ++gap) {
+      if (made[gap].remedy == Remedy::move) book(gap, made[gap].fetch_at);
+    }
     find_moves();
   }
 
@@ -36,6 +40,9 @@ class Market {
     }
     return remedies_;
   }
+
+  // Those that settle() relieves, in its order.
+  [[nodiscard]] const std::vector<GapPlace>& relieved_in_order() const { return order_; }
 
  private:
   // The cheapest remedy of a gap that covers an op in need.
@@ -58,9 +65,10 @@ class Market {
     return needy;
   }
 
-  void find_offers() {
+  void find_offers(const std::vector<bool>& open) {
     const std::vector<OpPlace> needy = find_needy();
     for (GapPlace gap = 0; gap < problem_.gap_count(); ++gap) {
+      if (!open.empty() && !open[gap]) continue;
       const Gap& over = problem_.gaps()[gap];
       const auto first = std::ranges::lower_bound(needy, over.begin), end = std::ranges::lower_bound(needy, over.end);
       if (first == end) continue;
@@ -73,6 +81,15 @@ class Market {
     }
   }
 
+  // A move that was chosen has its time on the link, if there is any left.
+  void book(GapPlace gap, OpPlace fetch_at) {
+    const Costs& costs = problem_.costs();
+    const Gap& over = problem_.gaps()[gap];
+    const Bytes size = problem_.size(gap);
+    if (!problem_.stays_clean(over.storage)) (void)try_take(out_, over.begin, over.end, problem_.copy_time(size, costs.out_nanos_per_byte));
+    if (problem_.comes_back(gap)) (void)try_take(in_, std::min(fetch_at, over.end), over.end, problem_.copy_time(size, costs.in_nanos_per_byte));
+  }
+
   // The link goes to those whom it saves most per byte.
   void find_moves() {
     const Costs& costs = problem_.costs();
@@ -80,7 +97,6 @@ class Market {
     std::iota(order.begin(), order.end(), 0);
     const auto saving = [&](std::size_t at) { return offers_[at].time / bytes(offers_[at].gap); };
     std::ranges::stable_sort(order, std::greater{}, saving);
-    Link out(starts_[ops_], kLinkSlots), in(starts_[ops_], kLinkSlots);
     for (const std::size_t at : order) {
       Offer& offer = offers_[at];
       const bool clean = problem_.stays_clean(problem_.gaps()[offer.gap].storage);
@@ -89,8 +105,8 @@ class Market {
       const Gap& over = problem_.gaps()[offer.gap];
       const Bytes size = problem_.size(offer.gap);
       const Nanos way_out = problem_.copy_time(size, costs.out_nanos_per_byte), way_in = problem_.copy_time(size, costs.in_nanos_per_byte);
-      if (!clean && !try_take(out, over.begin, offer.first, way_out)) continue;
-      if (problem_.comes_back(offer.gap) && !try_take(in, offer.last + 1, over.end, way_in)) continue;
+      if (!clean && !try_take(out_, over.begin, offer.first, way_out)) continue;
+      if (problem_.comes_back(offer.gap) && !try_take(in_, offer.last + 1, over.end, way_in)) continue;
       offer.remedy = Remedy::move;
       offer.time = price;
     }
@@ -147,6 +163,7 @@ class Market {
 
   void relieve(const Offer& offer) {
     relieved_[offer.gap] = true;
+    order_.push_back(offer.gap);
     const Gap& over = problem_.gaps()[offer.gap];
     for (OpPlace op = over.begin; op < over.end; ++op) lack_[op % ops_] -= problem_.size(offer.gap).count;
   }
@@ -160,10 +177,23 @@ class Market {
   std::vector<Offer> offers_;
   std::vector<Remedy> remedies_;
   std::vector<bool> relieved_;
+  std::vector<GapPlace> order_;     // of those
+  Link out_, in_;
 };
 
 }  // namespace
 
-std::vector<Remedy> choose_by_price(const Problem& problem, const Outcome& plain) { return Market(problem, plain).settle(); }
+std::vector<Remedy> choose_by_price(const Problem& problem, const Outcome& plain) { return Market(problem, plain, problem.budget()).settle(); }
+
+std::vector<std::pair<GapPlace, Remedy>> choose_more_by_price(const Problem& problem, const Outcome& now, std::span<const Choice> made,
+                                                              const std::vector<bool>& open, Bytes budget) {
+  Market market(problem, now, budget, made, open);
+  const std::vector<Remedy> remedies = market.settle();
+  std::vector<std::pair<GapPlace, Remedy>> chosen;
+  for (const GapPlace gap : market.relieved_in_order()) {
+    if (remedies[gap] != Remedy::keep) chosen.emplace_back(gap, remedies[gap]);
+  }
+  return chosen;
+}
 
 }  // namespace spillway

@@ -127,7 +127,7 @@ Player::Tried Player::try_play(const ScoreOp& op, bool again) {
   meter_.mark(Spent::host);
   if (op.view) return look(op, uses);
   auto lock = engine_.lock();
-  if (!again && (engine_.steers() || engine_.wants_ops())) engine_.steer_before({op.key, op.key}, op.phase, lock);
+  if (!again && (engine_.steers() || engine_.wants_ops())) engine_.steer_before({.shape = op.shape, .sized = op.key}, op.phase, lock);
   try {
     if (const auto why = engine_.acquire(uses, compute_, lock)) {
       last_shortage_ = *why;
@@ -155,7 +155,7 @@ Player::Tried Player::try_play(const ScoreOp& op, bool again) {
 
 Player::Tried Player::look(const ScoreOp& op, std::span<const Use> uses) {
   auto lock = engine_.lock();
-  if (engine_.steers() || engine_.wants_ops()) engine_.steer_before({op.key, op.key}, op.phase, lock);
+  if (engine_.steers() || engine_.wants_ops()) engine_.steer_before({.shape = op.shape, .sized = op.key}, op.phase, lock);
   op_clock_ = engine_.begin_op();
   device_.compute(compute_, op.duration);
   meter_.mark(Spent::kernels, op.duration);
@@ -250,7 +250,7 @@ void Player::tell(const ScoreOp& op, std::span<const Use> uses, std::span<Record
   }
   engine_.note_step_op({.name = op.name, .phase = op.phase, .stream = compute_, .start = begin, .duration = op.duration,
                         .transient = engine_.peak_in_op(), .timed = slow_clock_ > 0 && engine_.wants_times(), .lean = op.lean, .replayable = op.replayable, .why_not = op.why_not,
-                        .inputs = in, .outputs = out, .mutated = mutated, .aliased = aliased}, {op.key, op.key});
+                        .inputs = in, .outputs = out, .mutated = mutated, .aliased = aliased}, {.shape = op.shape, .sized = op.key});
 }
 
 // --- recipes --------------------------------------------------------------------------------------------------------

@@ -91,7 +91,7 @@ class ScoreReader {
     const bool makes = std::ranges::any_of(made.inside, [&](const Cue& cue) { return cue.birth && contains(made.outputs, cue.storage); });
     made.view = only_views(op);
     made.in_place = made.mutated.size() == 1 && !makes;
-    made.key = op.name.index + 1;
+    made.shape = made.key = op.name.index + 1;
     for (const auto* list : {&made.inputs, &made.mutated}) {
       for (const StoragePlace place : *list) {
         made.key = (made.key ^ static_cast<std::uint64_t>(liveness_.storages()[place].size.count)) * 0x9E3779B97F4A7C15ull;

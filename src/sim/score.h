@@ -22,7 +22,7 @@ struct Cue {
 struct ScoreOp {
   std::string_view name, why_not;  // of the trace
   Phase phase = Phase::unknown;
-  std::uint64_t key = 0;           // as the engine knows ops: what it is and how large its arguments are
+  std::uint64_t shape = 0, key = 0;  // as the engine knows ops: what it is; and how large its arguments are
   Nanos duration;
   Nanos lean;                      // as in Op
   Bytes workspace;                 // beyond what is born in it

@@ -70,6 +70,7 @@ std::string stats_json(Adapter& adapter) {
   json["varying_steps"] = stats.varying_steps;
   json["foreseen_steps"] = stats.foreseen_steps;
   json["reused_plans"] = stats.reused_plans;
+  json["extended_plans"] = stats.extended_plans;
   json["fitting_steps"] = stats.fitting_steps;
   json["planning_seconds"] = seconds(stats.planning);
   json["placed_steps"] = stats.placed_steps;

@@ -97,6 +97,14 @@ def test_a_run_that_grows_is_foreseen_again(tell):
     assert stats["varying_steps"] - stats["foreseen_steps"] <= 8
 
 
+# Each first step of a new length is larger than all that was planned for.
+def test_texts_that_become_longer_go_by_plans_for_shorter_ones(tell):
+    stats = train_varying(tell, "bert_curriculum", 30, 40, "hybrid", "at_once")
+
+    assert stats["extended_plans"] >= 3
+    assert stats["varying_steps"] - stats["foreseen_steps"] <= 2
+
+
 LONG = [("bert", 60, "hybrid"), ("bert_swag", 60, "mimose"), ("bert_squad", 45, "hybrid"), ("bert_batches", 60, "hybrid"), ("gpt", 60, "hybrid"),
         ("gpt", 60, "mimose"), ("detector", 85, "hybrid"), ("last_batches", 60, "hybrid")]  # fmt: skip
 

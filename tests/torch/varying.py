@@ -93,6 +93,21 @@ def growing(short=(84, 96), long=(200, 208), grows_after=22):
     return model, loss
 
 
+def curriculum(shortest=48, every=5, by=1.25):
+    """Texts that become longer by a quarter every few steps."""
+    model, _ = bert()
+    count = 0
+
+    def loss(dice):
+        nonlocal count
+        longest = round(shortest * by ** (count // every))
+        count += 1
+        ids = torch.randint(0, 512, (4, dice.randint(longest - 4, longest)))
+        return model(input_ids=ids, labels=torch.randint(0, 2, (4,))).loss
+
+    return model, loss
+
+
 def last_batches():
     """An epoch of six batches, the last of them not full."""
     model, whole, _ = mlp()
@@ -112,6 +127,7 @@ MODELS = {
     "bert_swag": lambda: bert(lengths=(35, 141)),
     "bert_squad": lambda: bert(lengths=(153, 512)),
     "bert_growing": growing,
+    "bert_curriculum": curriculum,
     "bert_batches": lambda: bert(lengths=(35, 141), batches=(1, 8), attention="eager"),
     "gpt": gpt,
     "detector": detector,

@@ -78,6 +78,23 @@ TEST(Repertoire, ALessonChangesNothingUntilItIsTakenIn) {
   EXPECT_EQ(repertoire.next_order()->kind->observed(), samples + 1);
 }
 
+// The training thread needs one to foresee in, and copying takes longer than foreseeing.
+TEST(Repertoire, ACopyOfTheStepToForeseeInComesWithTheLesson) {
+  Repertoire repertoire;
+  auto first = repertoire.study(recorded(100)), second = repertoire.study(recorded(200));
+  ASSERT_TRUE(first && first->scratch && second && second->scratch);
+  const Liveness* copy = second->scratch.get();
+  EXPECT_NE(copy, &second->kind->model());
+  EXPECT_EQ(copy->op_count(), second->kind->model().op_count());
+  const Liveness* earlier = first->scratch.get();
+
+  repertoire.take_in(*first);
+  repertoire.take_in(*second);
+
+  EXPECT_EQ(first->scratch, nullptr);
+  EXPECT_EQ(second->scratch.get(), earlier);  // it is the caller's to take down
+}
+
 TEST(Repertoire, FillsTheRangeOfSizesByItself) {
   Repertoire repertoire;
   for (const int length : {100, 200, 150}) repertoire.observe(recorded(length));
@@ -173,6 +190,41 @@ TEST(Repertoire, FewerAndLongerRowsAreNotSaidToFit) {
   EXPECT_TRUE(fits(16, 60));
   EXPECT_FALSE(fits(7, 132));  // 924 tokens in 7 rows, instead of 960 in 16
   EXPECT_FALSE(fits(6, 140));
+}
+
+// What was foreseen for more of both is of shorter rows, which take less.
+TEST(Repertoire, WhatFitsInItsCellIsNotSaidToFitForThat) {
+  Repertoire repertoire;
+  learn_rows(repertoire);
+  const Bytes room = 6'000'000_B;
+  int fitting = 0, close = 0;
+  for (std::int64_t rows = 3; rows <= 14; ++rows) {
+    for (std::int64_t length = 64; length <= 138; ++length) {
+      const Bytes peak = peak_of(*in_rows(rows, length));
+      if (peak < room * 8 / 10 || peak > room * 12 / 10) continue;
+      (void)find_rows(repertoire, rows, length, kNoRoom);
+      while (repertoire.is_asked()) (void)next_wanted(repertoire, room);
+      const bool fits = find_rows(repertoire, rows, length, room).fits;
+      EXPECT_TRUE(!fits || peak <= room) << rows << " x " << length;
+      ++(fits ? fitting : close);
+    }
+  }
+  EXPECT_GT(fitting, 50);
+  EXPECT_GT(close, 50);
+}
+
+TEST(Repertoire, APlanIsForWhateverOfItsCellTakesMost) {
+  Repertoire repertoire;
+  learn_rows(repertoire);
+  for (std::int64_t rows = 3; rows <= 14; ++rows) {
+    for (std::int64_t length = 64; length <= 138; length += 5) {
+      (void)find_rows(repertoire, rows, length, kNoRoom);
+      if (!repertoire.is_asked()) continue;  // it is of a cell that was looked at
+      const auto wanted = Repertoire::foresee(*repertoire.next_order());
+      ASSERT_TRUE(wanted);
+      EXPECT_GE(wanted->peak, peak_of(*in_rows(rows, length))) << rows << " x " << length;
+    }
+  }
 }
 
 // More sizes than there is room for: those in use stay, and whoever plans may take its time.

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "liveness/gaps.h"
 #include "support/step_maker.h"
@@ -93,6 +95,59 @@ TEST(Reuse, WhatIsNotEnoughSparesNothing) {
 
   EXPECT_EQ(reuse.peak, 3_MiB);
   EXPECT_TRUE(reuse.spared.empty());
+}
+
+// a and b are the plan's, of which a relieves the peak; c and d are idle there, too, and e is not.
+class ReuseReserve : public ::testing::Test {
+ protected:
+  ReuseReserve() {
+    StepMaker maker;
+    maker.begin();
+    maker.birth("in", 1_MiB);
+    for (const char* name : {"a", "b", "c", "d"}) maker.make(name, 1_MiB, {"in"});
+    maker.make("peak", 4_MiB, {"in"});
+    maker.death("peak");
+    maker.make("e", 1_MiB, {"in"});
+    maker.op("rest", {.in = {"in"}});
+    for (const char* name : {"e", "d", "c", "b", "a"}) {
+      maker.op("back", {.in = {name}});
+      maker.death(name);
+    }
+    maker.death("in");
+    maker.end();
+    trace = maker.trace();
+    step.emplace(step_of(trace));
+    gaps = gaps_of(*step);
+    std::swap(gaps[1], gaps[4]);  // in this order: a, e; d, c, b
+    std::swap(gaps[2], gaps[3]);
+  }
+
+  std::vector<bool> spared(Bytes limit) const { return reuse_gaps(*step, gaps, limit, {}, /*reserve=*/3).spared; }
+
+  Trace trace;
+  std::optional<Liveness> step;
+  std::vector<Gap> gaps;
+};
+
+TEST_F(ReuseReserve, NobodyOfItLeavesWhereThePlanIsEnough) {
+  EXPECT_EQ(spared(8_MiB), (std::vector<bool>{false, true, true, true, true}));
+  EXPECT_EQ(spared(9_MiB), (std::vector<bool>{true, true, true, true, true}));
+}
+
+TEST_F(ReuseReserve, AsManyOfItLeaveInTheirOrderAsItTakes) {
+  EXPECT_EQ(spared(7_MiB), (std::vector<bool>{false, false, false, true, true}));
+  EXPECT_EQ(spared(6_MiB), (std::vector<bool>{false, false, false, false, true}));
+  EXPECT_EQ(spared(5_MiB), (std::vector<bool>{false, false, false, false, false}));
+}
+
+TEST_F(ReuseReserve, WhatIsLeftIsToldWhereAllOfItIsNotEnough) {
+  EXPECT_EQ(reuse_gaps(*step, gaps, 3_MiB, {}, /*reserve=*/3).peak, 5_MiB);
+}
+
+// A gap that is not there where memory lacks would leave in vain.
+TEST_F(ReuseReserve, WhoWouldLeaveInVainStays) {
+  std::swap(gaps[1], gaps[2]);  // a, d; e, c, b
+  EXPECT_EQ(spared(6_MiB), (std::vector<bool>{false, false, true, false, true}));
 }
 
 TEST(Reuse, AGapOverTheStepsEndCountsOnBothSidesOfIt) {
