@@ -42,6 +42,15 @@ def test_the_same_trace_gives_the_same_bytes(vgg, tmp_path):
     assert (tmp_path / "one.spt").read_bytes() == (tmp_path / "other.spt").read_bytes()
 
 
+def test_a_plan_is_searched_for_in_as_many_rounds_as_are_asked_for(vgg):
+    def simulate(*words):
+        return tool("simulate", vgg, "--budget", "60%", "--json", *words)
+
+    assert simulate("--rounds", "1") == simulate()
+    none, one, as_a_run = (json.loads(simulate("--rounds", rounds))["steps"][-1]["time_ns"] for rounds in (0, 1, 12))
+    assert as_a_run < one <= none
+
+
 def test_a_simulated_trace_is_a_lawful_trace_of_the_same_step(vgg, tmp_path):
     tool("simulate", vgg, "--budget", "60%", "--policy", "dtr", "--trace", tmp_path / "run.spt")
     told = tool("export", "--summary", tmp_path / "run.spt")
@@ -98,6 +107,8 @@ def test_a_card_that_is_too_small_for_every_budget_is_told(vgg, tmp_path):
     (["--budget", "0"], "0"),
     (["--budget", "-3GiB"], "-3GiB"),
     (["--steps", "0"], "--steps"),
+    (["--rounds", "-1"], "--rounds"),
+    (["--rounds", "12", "--again"], "--rounds"),
     (["--budget", "2TiB"], "more than the H200 has"),
 ])
 def test_bad_words_are_bad_input(vgg, arguments, told):
