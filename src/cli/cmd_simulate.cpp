@@ -151,9 +151,7 @@ void add_simulate(CLI::App& app) {
   command->add_option("--budget", options->budget, "Bytes, 12GiB, or 60% of the trace's peak (default: the card's memory)");
   CLI::Option* policy = command->add_option("--policy", options->policy, "As in `spillway run` (default: hybrid)");
   command->add_option("--steps", options->steps, "How often the step is repeated (default: 12)")->check(CLI::Range(1, 1000));
-  command->add_option("--rounds", options->rounds,
-                      fmt::format("Of search for better plans after the first, at most; a run has {} (default: {}, which is quick)", EngineOptions{}.plan_rounds, options->rounds))
-      ->check(CLI::Range(0, 1000));
+  add_rounds(*command, options->rounds);
   command->add_option("--trace", options->trace, "Write a trace of the simulated run here (.spt)");
   command->add_flag("--no-places", options->no_places, "Let the pool place every block as it is asked for, in planned steps too");
   command->add_flag("--again", options->again,

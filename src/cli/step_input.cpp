@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "engine/options.h"
 #include "liveness/liveness.h"
 #include "trace/check.h"
 #include "trace/reader.h"
@@ -55,6 +56,11 @@ Bytes read_budget(const std::string& word, const RecordedRun& run) { return pars
 void add_step_input(CLI::App& command, StepInput& input) {
   command.add_option("trace", input.file, "A trace file (.spt)")->required();
   command.add_option("--step", input.step, "Which of its whole steps is taken (default: the last)");
+}
+
+CLI::Option* add_rounds(CLI::App& command, int& rounds) {
+  const std::string told = fmt::format("Of search for better plans after the first, at most; a run has {} (default: {}, which is quicker)", EngineOptions{}.plan_rounds, rounds);
+  return command.add_option("--rounds", rounds, told)->check(CLI::Range(0, 1000));
 }
 
 Trace read_checked(const StepInput& input) {
