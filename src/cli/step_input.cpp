@@ -76,6 +76,7 @@ Trace read_checked(const StepInput& input) {
 RecordedRun read_run(const StepInput& input) {
   Trace trace = read_checked(input);
   const WholeStep step = find_wanted_step(trace, input);
+  if (input.step) trace.events.erase(trace.events.begin() + static_cast<std::ptrdiff_t>(step.end), trace.events.end());  // whoever reads it takes the last one
   LiveCurve curve = live_curve(Liveness(trace, step));
   return {.trace = std::move(trace), .step = step, .curve = std::move(curve), .chosen = input.step.has_value()};
 }

@@ -195,6 +195,20 @@ def test_a_step_may_be_chosen_and_a_larger_one_is_told(three_steps, tmp_path, co
 
 
 @pytest.mark.parametrize("command", ["simulate", "plan"])
+def test_the_step_that_was_chosen_is_the_one_that_is_planned_and_played(three_steps, tmp_path, command):
+    lines = [json.loads(line) for line in three_steps.read_text().splitlines()]
+    for op in lines:
+        if op.get("event") == "op" and op["step"] == 1:
+            op["duration"] *= 2
+    (tmp_path / "slower.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    tool("import", tmp_path / "slower.jsonl", "-o", tmp_path / "slower.spt")
+    first, second, last = (json.loads(tool(command, tmp_path / "slower.spt", "--step", step, "--budget", "90%", "--json")) for step in (0, 1, 2))
+    assert second["plain_time_ns"] == 2 * first["plain_time_ns"] == 2 * last["plain_time_ns"]
+    played = [told["steps"][0]["kernels_ns"] if command == "simulate" else told["budgets"][0]["run"]["time_ns"] for told in (first, second)]
+    assert played[1] > 1.8 * played[0]
+
+
+@pytest.mark.parametrize("command", ["simulate", "plan"])
 def test_help_and_errors_say_that_a_percentage_is_of_the_traces_peak(vgg, command):
     assert "60% of the trace's peak" in " ".join(tool(command, "--help").split())
     assert "60% of the trace's peak" in tool(command, vgg, "--budget", "8gigs", code=2)
