@@ -11,12 +11,12 @@
 #include <string>
 #include <vector>
 
-#include "deep_step.h"
 #include "engine/engine.h"
 #include "engine/planner.h"
 #include "liveness/curve.h"
 #include "liveness/pieces.h"
 #include "plan/outlook.h"
+#include "support/deep_step.h"
 #include "trace/reader.h"
 #include "trace/recorded_step.h"
 

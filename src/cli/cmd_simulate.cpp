@@ -22,7 +22,7 @@ using Json = nlohmann::ordered_json;
 struct SimulateOptions {
   StepInput input;
   std::string card = "h200", from, policy = "hybrid", budget, trace;
-  int steps = 12;
+  int steps = 12, rounds = SimOptions{}.plan_rounds;
   bool json = false, no_places = false, again = false;
 };
 
@@ -32,7 +32,7 @@ struct Simulated {
 };
 
 Simulated run(const SimulateOptions& options, const RecordedRun& run) {
-  SimOptions sim{.card = read_card(options.card), .budget = {}, .policy = options.policy, .steps = options.steps};
+  SimOptions sim{.card = read_card(options.card), .budget = {}, .policy = options.policy, .steps = options.steps, .plan_rounds = options.rounds};
   sim.budget = options.budget.empty() ? sim.card.memory : read_budget(options.budget, run);
   if (*sim.budget > sim.card.memory)
     throw InputError(fmt::format("a budget of {} is more than the {} has, {}", to_text(*sim.budget), sim.card.name, to_text(sim.card.memory)));
@@ -151,6 +151,7 @@ void add_simulate(CLI::App& app) {
   command->add_option("--budget", options->budget, "Bytes, 12GiB, or 60% of the trace's peak (default: the card's memory)");
   CLI::Option* policy = command->add_option("--policy", options->policy, "As in `spillway run` (default: hybrid)");
   command->add_option("--steps", options->steps, "How often the step is repeated (default: 12)")->check(CLI::Range(1, 1000));
+  add_rounds(*command, options->rounds);
   command->add_option("--trace", options->trace, "Write a trace of the simulated run here (.spt)");
   command->add_flag("--no-places", options->no_places, "Let the pool place every block as it is asked for, in planned steps too");
   command->add_flag("--again", options->again,
@@ -158,7 +159,7 @@ void add_simulate(CLI::App& app) {
                     "budget on the CPU. --budget (in bytes) and --policy put others in place of the run's own");
   command->add_flag("--json", options->json, "Everything as JSON instead of a table");
   command->footer("Exit code: 0 it fits, or the run went the same way again; 2 bad input; 3 the budget cannot be met; 4 the run went another way");
-  for (const char* other : {"--card", "--recorded-on", "--step", "--steps", "--trace", "--no-places"}) command->get_option("--again")->excludes(command->get_option(other));
+  for (const char* other : {"--card", "--recorded-on", "--step", "--steps", "--rounds", "--trace", "--no-places"}) command->get_option("--again")->excludes(command->get_option(other));
   command->callback([options, policy] { options->again ? run_again(*options, policy->empty()) : run_simulate(*options); });
 }
 

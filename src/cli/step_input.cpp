@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "engine/options.h"
 #include "liveness/liveness.h"
 #include "trace/check.h"
 #include "trace/reader.h"
@@ -57,6 +58,11 @@ void add_step_input(CLI::App& command, StepInput& input) {
   command.add_option("--step", input.step, "Which of its whole steps is taken (default: the last)");
 }
 
+CLI::Option* add_rounds(CLI::App& command, int& rounds) {
+  const std::string told = fmt::format("Of search for better plans after the first, at most; a run has {} (default: {}, which is quicker)", EngineOptions{}.plan_rounds, rounds);
+  return command.add_option("--rounds", rounds, told)->check(CLI::Range(0, 1000));
+}
+
 Trace read_checked(const StepInput& input) {
   Trace trace = read_trace(input.file);
   if (trace.truncated && trace.whole_until.count == 0) throw InputError(fmt::format("{} holds nothing: the run that began it wrote no event", input.file));
@@ -70,6 +76,7 @@ Trace read_checked(const StepInput& input) {
 RecordedRun read_run(const StepInput& input) {
   Trace trace = read_checked(input);
   const WholeStep step = find_wanted_step(trace, input);
+  if (input.step) trace.events.erase(trace.events.begin() + static_cast<std::ptrdiff_t>(step.end), trace.events.end());  // whoever reads it takes the last one
   LiveCurve curve = live_curve(Liveness(trace, step));
   return {.trace = std::move(trace), .step = step, .curve = std::move(curve), .chosen = input.step.has_value()};
 }

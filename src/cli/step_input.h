@@ -12,6 +12,7 @@
 
 namespace CLI {
 class App;
+class Option;
 }
 
 namespace spillway {
@@ -43,6 +44,8 @@ struct RecordedRun {
 [[nodiscard]] Bytes read_budget(const std::string& word, const RecordedRun& run);
 
 void add_step_input(CLI::App& command, StepInput& input);
+// --rounds; what it holds is the default.
+CLI::Option* add_rounds(CLI::App& command, int& rounds);
 
 // Throws InputError when the file is missing, foreign or cut short, or is no lawful trace.
 [[nodiscard]] Trace read_checked(const StepInput& input);

@@ -151,7 +151,7 @@ class Search {
   }
 
   [[nodiscard]] Plan plan() const {
-    Plan plan{.gaps = {}, .holds = holds_of(problem_, choices_), .predicted = now_.sum};
+    Plan plan{.gaps = {}, .holds = holds_of(problem_, choices_), .predicted = now_.sum, .judged = judged_};
     for (GapPlace gap = 0; gap < problem_.gap_count(); ++gap) {
       if (choices_[gap].remedy == Remedy::keep || (!problem_.comes_back(gap) && is_held(plan.holds, problem_.gaps()[gap].storage))) continue;
       plan.gaps.push_back({problem_.gaps()[gap], choices_[gap].remedy, choices_[gap].fetch_at, choices_[gap].again});
@@ -189,6 +189,7 @@ class Search {
   void judge() {
     if (std::exchange(trying_, false)) std::swap(now_, before_.outcome);
     std::swap(now_, timeline_.run(choices_));
+    ++judged_;
     missing_ = missing(now_);
   }
 
@@ -455,6 +456,7 @@ class Search {
   std::vector<Choice> choices_;
   Outcome now_;
   double missing_ = 0;
+  int judged_ = 0;
   double warmth_ = 0;  // nanoseconds
   struct Before {
     std::vector<Choice> choices;

@@ -1,4 +1,5 @@
-// What a step would take at other budgets: the predicted slowdown from all its memory down to the floor.
+// What a step would take at other budgets: the predicted slowdown from all its memory down to the floor, by bytes alone. A run's blocks
+// have to lie somewhere, which takes more the tighter it is: the simulator tells that.
 #pragma once
 
 #include <span>

@@ -63,6 +63,7 @@ struct Plan {
   std::vector<PlannedGap> gaps;  // those that are not kept, by begin
   std::vector<Hold> holds;       // that follow from them, by end
   Prediction predicted;
+  int judged = 0;  // executions of the step that the timeline was asked for in the search that ended with it: what finding it took
 };
 
 struct PlanRequest {

@@ -30,6 +30,8 @@ def vgg(tmp_path_factory):
     ("vgg16_b128.lru.txt", ["simulate", "--card", "v100", "--recorded-on", "h200", "--budget", "4GiB", "--policy", "lru", "--steps", "3"]),
     ("vgg16_b128.hybrid.txt", ["simulate", "--budget", "80%"]),
     ("vgg16_b128.plan.txt", ["plan"]),
+    ("vgg16_b128.plan_runs.txt", ["plan", "--runs"]),
+    ("vgg16_b128.plan_80.txt", ["plan", "--budget", "80%"]),
 ])
 def test_what_is_told_is_the_reviewed_text(vgg, name, arguments):
     assert tool(arguments[0], vgg, *arguments[1:]) == (HERE / name).read_text()
@@ -40,6 +42,53 @@ def test_the_same_trace_gives_the_same_bytes(vgg, tmp_path):
     told = [tool(*arguments, tmp_path / name) for name in ("one.spt", "other.spt")]
     assert told[0] == told[1]
     assert (tmp_path / "one.spt").read_bytes() == (tmp_path / "other.spt").read_bytes()
+
+
+def test_a_plan_is_searched_for_in_as_many_rounds_as_are_asked_for(vgg):
+    def simulate(*words):
+        return tool("simulate", vgg, "--budget", "60%", "--json", *words)
+
+    assert simulate("--rounds", "1") == simulate()
+    none, one, as_a_run = (json.loads(simulate("--rounds", rounds))["steps"][-1]["time_ns"] for rounds in (0, 1, 12))
+    assert as_a_run < one <= none
+
+
+@pytest.mark.parametrize("model", ["vgg16_b128", "resnet50_b256"])
+@pytest.mark.parametrize("budget", ["80%", "60%", "43%"])
+def test_a_plan_tells_of_a_run_in_its_budget_what_simulate_tells(tmp_path, model, budget):
+    trace = tmp_path / "step.spt"
+    tool("import", TRACES / f"{model}.json.gz", "-o", trace)
+    planned = json.loads(tool("plan", trace, "--budget", budget, "--json"))
+    played = json.loads(tool("simulate", trace, "--budget", budget, "--json"))
+    run = planned["budgets"][0]["run"]
+    assert run["fits"] and run["planned"]
+    assert abs(run["time_ns"] - played["steps"][-1]["time_ns"]) < 0.01 * played["plain_time_ns"]
+
+
+def test_a_run_is_planned_for_in_as_many_rounds_as_are_asked_for(vgg):
+    one, more = (json.loads(tool("plan", vgg, "--budget", "60%", "--json", "--rounds", rounds))["budgets"][0] for rounds in (1, 12))
+    assert more["run"]["time_ns"] < one["run"]["time_ns"]
+    assert {**more, "run": None} == {**one, "run": None}
+
+
+def test_a_run_above_the_floor_trains_where_no_plan_fits(vgg):
+    arguments = ["plan", vgg, "--budget", "60%", "--policy", "tensile"]
+    told = json.loads(tool(*arguments, "--json", code=3))["budgets"][0]
+    assert told["shortfall_bytes"] > 0 and told["run"]["fits"]
+    text = tool(*arguments, code=3)
+    assert "; a run +" in text and "above the floor it trains" in text
+
+
+@pytest.mark.parametrize("words", [["--by-bytes"], ["--tries", "0"]])
+def test_bytes_alone_need_no_run(vgg, words):
+    assert json.loads(tool("plan", vgg, "--budget", "80%", "--json", *words))["budgets"][0]["run"] is None
+    told = tool("plan", vgg, "--budget", "80%", *words)
+    assert "by bytes alone" in told and "a run" not in told
+
+
+def test_a_run_in_more_than_the_card_has_is_not_played(vgg, tmp_path):
+    (tmp_path / "card.json").write_text('{"like": "v100", "name": "tiny", "memory": "4GiB"}')
+    assert "fits; more than the card has\n" in tool("plan", vgg, "--card", tmp_path / "card.json", "--budget", "80%")
 
 
 def test_a_simulated_trace_is_a_lawful_trace_of_the_same_step(vgg, tmp_path):
@@ -98,6 +147,8 @@ def test_a_card_that_is_too_small_for_every_budget_is_told(vgg, tmp_path):
     (["--budget", "0"], "0"),
     (["--budget", "-3GiB"], "-3GiB"),
     (["--steps", "0"], "--steps"),
+    (["--rounds", "-1"], "--rounds"),
+    (["--rounds", "12", "--again"], "--rounds"),
     (["--budget", "2TiB"], "more than the H200 has"),
 ])
 def test_bad_words_are_bad_input(vgg, arguments, told):
@@ -141,6 +192,20 @@ def test_a_step_may_be_chosen_and_a_larger_one_is_told(three_steps, tmp_path, co
     assert "this is step 2; step 1 takes more" in tool(command, trace)
     assert "takes more" not in tool(command, trace, "--step", "1")
     assert "step 7 has no ops in it or is not whole; there are 0, 1, 2" in tool(command, trace, "--step", "7", code=2)
+
+
+@pytest.mark.parametrize("command", ["simulate", "plan"])
+def test_the_step_that_was_chosen_is_the_one_that_is_planned_and_played(three_steps, tmp_path, command):
+    lines = [json.loads(line) for line in three_steps.read_text().splitlines()]
+    for op in lines:
+        if op.get("event") == "op" and op["step"] == 1:
+            op["duration"] *= 2
+    (tmp_path / "slower.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    tool("import", tmp_path / "slower.jsonl", "-o", tmp_path / "slower.spt")
+    first, second, last = (json.loads(tool(command, tmp_path / "slower.spt", "--step", step, "--budget", "90%", "--json")) for step in (0, 1, 2))
+    assert second["plain_time_ns"] == 2 * first["plain_time_ns"] == 2 * last["plain_time_ns"]
+    played = [told["steps"][0]["kernels_ns"] if command == "simulate" else told["budgets"][0]["run"]["time_ns"] for told in (first, second)]
+    assert played[1] > 1.8 * played[0]
 
 
 @pytest.mark.parametrize("command", ["simulate", "plan"])

@@ -127,6 +127,17 @@ class Browser:
             time.sleep(0.02)
         raise TimeoutError(f"never true: {expression}; errors: {self.errors}")
 
+    def place_of(self, selector: str) -> list[float]:
+        """An element's left and upper edge, width and height."""
+        box = f"document.querySelector('{selector}').getBoundingClientRect()"
+        return self.value(f"(box => [box.x, box.y, box.width, box.height])({box})")
+
+    def ink(self, selector: str) -> int:
+        """How many pixels of a canvas are not blank."""
+        return self.value(
+            f"(canvas => canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data"
+            f".filter((value, at) => at % 4 === 3 && value > 0).length)(document.querySelector('{selector}'))")
+
     def mouse(self, kind: str, x: float, y: float, **more: Any) -> None:
         """`kind`: mousePressed, mouseReleased or mouseMoved."""
         self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, **more)

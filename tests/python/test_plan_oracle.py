@@ -42,7 +42,7 @@ class Compared:
                                          "slower_beside_out": OUT_PRICE, "slower_beside_in": IN_PRICE}))  # fmt: skip
         self.name = f"seed {seed}, {len(step.ops)} ops"
         self.budget = (step.floor() + int((step.peak() - step.floor()) * share)) // 8 * 8 + 8
-        self.first, self.hybrid = self.plan(), self.plan("--tries", TRIES)
+        self.first, self.hybrid = self.plan("--by-bytes"), self.plan("--tries", TRIES)
         self.step, self.folder = step, folder
 
     def solve(self):

@@ -53,25 +53,12 @@ def opened(page):
         yield looking
 
 
-def place_of(looking, selector):
-    """Its left and upper edge, width and height."""
-    box = f"document.querySelector('{selector}').getBoundingClientRect()"
-    return looking.value(f"(box => [box.x, box.y, box.width, box.height])({box})")
-
-
-def ink(looking, selector):
-    """How many pixels of a canvas are not blank."""
-    return looking.value(
-        f"(canvas => canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data"
-        f".filter((value, at) => at % 4 === 3 && value > 0).length)(document.querySelector('{selector}'))")
-
-
 @needs_browser
 def test_the_last_step_is_drawn_without_a_complaint(opened):
     assert opened.value("document.querySelector('#step-title').textContent") == "Step 5"
     assert opened.value("document.title") == "run.spt – Spillway report"
-    assert ink(opened, "#timeline") > 100_000
-    assert ink(opened, "#steps") > 10_000
+    assert opened.ink("#timeline") > 100_000
+    assert opened.ink("#steps") > 10_000
     assert opened.errors == []
 
 
@@ -90,7 +77,7 @@ def test_the_figures_are_those_of_the_trace(opened, trace):
 
 @needs_browser
 def test_a_click_selects_a_step(opened):
-    x, y, width, height = place_of(opened, "#steps")
+    x, y, width, height = opened.place_of("#steps")
     for step in (1, 4):
         opened.click(x + 72 * step + 30, y + height / 2)
         opened.wait_for(f"document.body.dataset.step === '{step}'")
@@ -102,7 +89,7 @@ def test_a_click_selects_a_step(opened):
 
 @needs_browser
 def test_a_drag_looks_closer_and_a_double_click_goes_back(opened):
-    x, y, width, height = place_of(opened, "#timeline")
+    x, y, width, height = opened.place_of("#timeline")
     before = opened.value("page.timeline.range[1] - page.timeline.range[0]")
     opened.mouse("mousePressed", x + 400, y + 100, button="left", clickCount=1)
     opened.mouse("mouseMoved", x + 600, y + 100, button="left")
@@ -118,7 +105,7 @@ def test_a_drag_looks_closer_and_a_double_click_goes_back(opened):
 
 @needs_browser
 def test_the_pointer_is_told_what_it_is_over(opened):
-    x, y, width, height = place_of(opened, "#timeline")
+    x, y, width, height = opened.place_of("#timeline")
     opened.mouse("mouseMoved", x + 500, y + 200)
     told = opened.wait_for("(tip => tip.style.display === 'block' && tip.textContent)(document.querySelector('#tip'))")
     assert "on the device" in told and "parameters" in told

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 
+import browser
 import pytest
 
 from spillway import native
@@ -83,6 +84,29 @@ def test_a_run_is_recorded_and_drawn_in_one_go_wherever_the_script_went(spillway
     assert "unlawful" not in summary.stdout
     peak = re.search(r"^peak with transients +(\d+)", summary.stdout, re.MULTILINE)
     assert BUDGET // 2 < int(peak[1]) <= BUDGET  # the trace knows where every byte was
+
+
+@pytest.mark.skipif(browser.BINARY is None, reason="there is no chromium here: apt-get install chromium")
+def test_the_page_of_a_run_inside_its_budget_opens_in_a_browser_and_answers_clicks(spillway, tmp_path):
+    done = spillway(TRAINS, "run", "--device", "cpu", "--budget", BUDGET, "--report", "page.html")
+    assert done.returncode == 0, done.stderr
+    with browser.Browser() as looking:
+        looking.open(tmp_path / "page.html")
+        looking.wait_for("document.body && document.body.dataset.ready")
+        assert looking.value("document.querySelector('#step-title').textContent") == "Step 2"
+        assert looking.ink("#timeline") > 10_000 and looking.ink("#steps") > 1000
+        assert BUDGET // 2 < looking.value("page.step.memory.most.device") <= BUDGET
+        x, y, width, height = looking.place_of("#steps")
+        looking.click(x + 72 + 30, y + height / 2)
+        looking.wait_for("document.body.dataset.step === '1'")
+        assert looking.value("document.querySelector('#step-title').textContent") == "Step 1"
+        assert looking.ink("#timeline") > 10_000
+        rows = "[...document.querySelectorAll('#storages tbody tr')]"
+        left = looking.value(f"{rows}.findIndex(row => /moved out|dropped/.test(row.innerText))")
+        assert left >= 0  # in half its memory
+        looking.value(f"{rows}[{left}].click()")
+        assert False in looking.value("page.timeline.chosen.life.map(part => part[2])")  # it was away
+        assert looking.errors == []
 
 
 def test_without_a_budget_nothing_moves(spillway, tmp_path, plain):

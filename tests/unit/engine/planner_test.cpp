@@ -8,6 +8,7 @@
 #include "engine/plan_work.h"
 #include "liveness/curve.h"
 #include "plan/prices.h"
+#include "support/deep_step.h"
 #include "support/step_maker.h"
 
 namespace spillway {
@@ -112,6 +113,32 @@ TEST_F(SearchFromTest, WherePricesFindNothingThatFitsTheFirstPlanIsThereBeforeIt
   EXPECT_EQ(told.front()->places(), nullptr);
   EXPECT_EQ(told.front()->predicted().over, 0_B);
   EXPECT_NE(told.back()->places(), nullptr);
+}
+
+// Whatever the machine: an execution of so many ops takes the timeline a few milliseconds, and no places are looked for.
+TEST(FirstPlan, OfFiveThousandOpsIsThereAfterAFewExecutionsByTheTimeline) {
+  constexpr int kFew = 12;
+  RecordedSteps deep;
+  deep.trace = make_deep_step(5000);
+  const Liveness step(deep.trace, *find_step(deep.trace, StepRecorder::kStep));
+  for (std::uint64_t op = 0; op < step.op_count(); ++op) deep.keys.push_back(op), deep.shapes.push_back(op);
+  const auto steps = std::make_shared<const RecordedSteps>(std::move(deep));
+  for (const int percent : {80, 60, 45}) {
+    const Bytes limit = live_curve(step).peak * percent / 100;
+    std::shared_ptr<Script> first;
+    Plan plan;
+    const PlanTask task{.steps = steps, .foreseen = nullptr, .costs = kCard, .budget = limit * 98 / 100, .ground = {.from = 2_MiB, .limit = limit}, .policy = find_plan_policy("hybrid")};
+    const auto publish = [&](auto script) { first = first ? first : std::move(script); };
+    PlanWork(task, step, plan, {.is_stale = [&] { return first != nullptr; }, .is_untaken = [] { return false; }, .publish = publish}).run();
+
+    ASSERT_NE(first, nullptr) << percent;
+    EXPECT_GE(step.op_count(), 5000u);
+    EXPECT_GT(first->gap_count(), 0u) << percent;
+    EXPECT_EQ(first->predicted().over, 0_B) << percent;
+    EXPECT_EQ(first->places(), nullptr) << percent;
+    EXPECT_LE(first->plan().judged, kFew) << percent;
+    EXPECT_GE(plan.judged, first->plan().judged) << percent;  // what comes after it takes longer
+  }
 }
 
 TEST_F(SearchFromTest, APlanMadeBesideTrainingSaysHowLongThatTook) {
