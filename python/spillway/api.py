@@ -64,7 +64,7 @@ class _Job:
 
     def _step(self) -> None:
         self.library.step()
-        if self._cache_is_new:  # it is looked into from the first step on
+        if self._cache_is_new:  # what is wrong with it is known when the first step ends
             self._cache_is_new = False
             kept_steps.tell_problem(self.library.stats())
 

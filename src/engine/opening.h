@@ -1,10 +1,11 @@
 // The first step of a run, op by op: by how it begins what runs before left is found, and where in it a plan of theirs takes over.
 //
-// A first step is not like those after it: the model is made before it, its optimizer keeps nothing yet. But what it does is the
-// same in every run of the same script, so where the step that was planned for begins in it is kept beside the plan:
+// A first step is not like those after it: the model is made before it, and much is made in it that is kept from then on (what an
+// optimizer keeps, masks, a scale). But what it does is the same in every run of the same script, so where the step that was planned for
+// begins in it, and where it goes on after something else, is kept beside the plan:
 //
-//   op of the first step   0   1  ...  at          at + 1
-//   of the planned step                next        next + 1      from here on they are the same, for a while
+//   op of the first step   0   1  ...  at          at + 1        ...  at'
+//   of the planned step                next        next + 1           next'     from each of these on they are the same, for a while
 //
 // Belongs to the engine's lock.
 #pragma once
@@ -22,7 +23,7 @@
 
 namespace spillway {
 
-// Where a planned step begins in the first step of a run.
+// Where a planned step begins in the first step of a run, or goes on.
 struct Entry {
   std::uint64_t at = 0;    // ops of the first step before that
   std::uint64_t next = 0;  // the planned step's op that comes then
@@ -31,8 +32,8 @@ struct Entry {
   friend bool operator==(const Entry&, const Entry&) = default;
 };
 
-// The longest stretch of the planned step that the first one has too. Empty: they have little in common.
-[[nodiscard]] std::optional<Entry> find_entry(std::span<const std::uint64_t> first, std::span<const std::uint64_t> planned);
+// The stretches of the planned step that the first one has too, in order. None: they have little in common.
+[[nodiscard]] std::vector<Entry> find_entries(std::span<const std::uint64_t> first, std::span<const std::uint64_t> planned);
 
 // What the steps of a run are found by again: how its first step began, whatever the sizes, and what all of it was.
 struct StepKey {
@@ -47,7 +48,7 @@ struct KeptRun {
   std::vector<std::shared_ptr<const RecordedSteps>> steps;
   std::shared_ptr<const Script> script;  // for the last of them; null: none was left, or none that is good here
   Bytes limit;                           // of the device's memory, when that was made
-  Entry entry;
+  std::vector<Entry> entries;            // in order
 };
 
 class Opening {
@@ -77,7 +78,8 @@ class Opening {
   [[nodiscard]] std::optional<Joint> find_joint(OpKey key);
 
  private:
-  [[nodiscard]] bool has_led_to(const KeptRun& run) const;
+  [[nodiscard]] const Entry* find_entry(const KeptRun& run, bool fresh) const;
+  [[nodiscard]] std::optional<std::size_t> find_next(const KeptRun& run, const Entry& entry) const;
 
   bool on_ = false, fresh_ = false;  // fresh: what was found was not looked at yet
   std::uint64_t begin_ = 0, sized_ = 0, shape_ = 1;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <bit>
 #include <chrono>
+#include <unordered_set>
 #include <utility>
 
 #include "base/error.h"
@@ -19,12 +20,36 @@ constexpr std::chrono::milliseconds kMostWait{300};  // for the first plan of a 
 
 KeptRun load_run(const StepStore& store, StepKey key, const Costs& costs, const PlanPolicy* policy) {
   const KeptSteps kept = store.load(key);
-  KeptRun run{.key = key, .steps = kept.steps, .script = nullptr, .limit = {}, .entry = {}};
+  KeptRun run{.key = key, .steps = kept.steps, .script = nullptr, .limit = {}, .entries = {}};
   if (!kept.plan || policy == nullptr || kept.plan->policy != policy->name) return run;
   run.script = script_of(kept, costs);
   run.limit = kept.plan->limit;
-  run.entry = kept.plan->entry;
+  run.entries = kept.plan->entries;
   return run;
+}
+
+// Of runs that began alike. What is wrong with a file may be nothing to this run: of its own it is told when the step ends.
+std::vector<KeptRun> load_runs(const StepStore& store, std::uint64_t begin, const Costs& costs, const PlanPolicy* policy) {
+  std::vector<KeptRun> runs;
+  for (const StepKey key : store.find(begin)) {
+    try {
+      runs.push_back(load_run(store, key, costs, policy));
+    } catch (const InputError&) {
+      continue;
+    }
+  }
+  return runs;
+}
+
+// What it moves away in a step.
+Bytes bytes_below(const Script& script) {
+  std::unordered_set<StoragePlace> below;
+  Bytes bytes;
+  for (std::uint32_t gap = 0; gap < script.gap_count(); ++gap) {
+    const PlannedGap& planned = script.plan().gaps[gap];
+    if (planned.remedy == Remedy::move && below.insert(planned.gap.storage).second) bytes += script.size(gap);
+  }
+  return bytes;
 }
 
 }  // namespace
@@ -42,25 +67,27 @@ void Engine::use_store(StepStore store) {
 // Before every op of it.
 void Engine::look_at_opening(OpKey key, Lock& lock) {
   if (opening_.ops() == Opening::kBegin && plans()) look_for_kept(lock);
-  const auto joint = course_.script || !plans() ? std::nullopt : opening_.find_joint(key);
+  const bool goes_on = course_.on && course_.script->is_next(course_.next, key);
+  const auto joint = goes_on || !plans() ? std::nullopt : opening_.find_joint(key);
   opening_.add(key);
   if (!joint || !is_good_here(*joint->run)) return;
+  stats_.surprises += course_.surprises;
   join_course({.script = joint->run->script, .limit = joint->run->script->budget(), .next = joint->next, .spared = {}});
 }
 
-// Files are read while the step goes on. What is wrong with one may be nothing to this run: of its own it is told when the step ends.
+// Files are read while the step goes on. What a plan moves away needs memory below, which is dear to get: there is time for that as
+// long as the model is being made.
 void Engine::look_for_kept(Lock& lock) {
   do_later([this, store = store_, begin = opening_.sized().begin, costs = options_.costs, policy = options_.plans] {
-    std::vector<KeptRun> found;
-    for (const StepKey key : store.find(begin)) {
-      try {
-        found.push_back(load_run(store, key, costs, policy));
-      } catch (const InputError&) {
-        continue;
-      }
-    }
-    const Lock lock(mutex_);
-    if (opening_.on()) opening_.take_in(std::move(found));
+    std::vector<KeptRun> found = load_runs(store, begin, costs, policy);
+    Lock lock(mutex_);
+    if (!opening_.on()) return;
+    const auto good = std::ranges::find_if(found, [&](const KeptRun& run) { return is_good_here(run); });
+    const auto script = good == found.end() || minutes_.on() ? nullptr : good->script;  // a run that is played again gets it when it is needed
+    const std::uint64_t step = early_.step.load();
+    opening_.take_in(std::move(found));
+    lock.unlock();
+    if (script) mover_.prepare_host(bytes_below(*script), [&] { return early_.step.load() != step; });
   }, lock);
 }
 
@@ -104,10 +131,9 @@ bool Engine::end_opening(Lock& lock) {
   return false;
 }
 
-// The second step goes by the plan of the run before, like the first, while better ones are looked for. That the first left it is no
-// wonder: its optimizer had to make what it keeps.
+// The second step goes by the plan of the run before, like the first, while better ones are looked for. That the first left it at
+// times is no wonder: much is made in it alone.
 void Engine::begin_warm(std::shared_ptr<const Script> script, Lock& lock) {
-  stats_.planned_steps += course_.on && course_.next == course_.script->op_count() ? 1 : 0;
   stats_.surprises += course_.surprises;
   if (course_.script != script) follow(std::move(script), lock);
   plan_anew(SearchFrom::everywhere);
@@ -132,11 +158,10 @@ void Engine::keep_plan(Lock& lock) {
   if (!store_.exists() || !recorded_ || !script || script == left_ || course_.outdated || course_.missed > 0 || course_.steps < kProven) return;
   left_ = script;
   KeptSteps kept{.steps = {recorded_}, .plan = KeptPlan{.policy = std::string(options_.plans->name), .budget = script->budget(), .limit = arena_.limit(),
-                                                        .entry = {}, .gaps = script->plan().gaps}};
+                                                        .entries = {}, .gaps = script->plan().gaps}};
   do_later([this, kept = std::move(kept), first = opening_.keys(), key = opening_.sized(), costs = options_.costs]() mutable {
-    const auto entry = find_entry(first, kept.steps.back()->keys);
-    if (!entry) return;
-    kept.plan->entry = *entry;
+    kept.plan->entries = find_entries(first, kept.steps.back()->keys);
+    if (kept.plan->entries.empty()) return;
     try {
       (void)script_of(kept, costs);
     } catch (const InputError&) {

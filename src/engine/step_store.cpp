@@ -125,7 +125,10 @@ void encode(Bytewise& to, const KeptPlan& plan) {
   to.text(plan.policy);
   to.number(plan.budget.count);
   to.number(plan.limit.count);
-  for (const std::uint64_t word : {plan.entry.at, plan.entry.next, plan.entry.sum}) to.number(word);
+  to.number<std::uint64_t>(plan.entries.size());
+  for (const auto& [at, next, sum] : plan.entries) {
+    for (const std::uint64_t word : {at, next, sum}) to.number(word);
+  }
   to.number<std::uint64_t>(plan.gaps.size());
   for (const auto& [gap, remedy, fetch_at, again] : plan.gaps) {
     for (const std::uint32_t word : {gap.storage, gap.begin, gap.end, gap.version, fetch_at}) to.number(word);
@@ -151,8 +154,12 @@ KeptPlan decode_plan(BytewiseReader& from, std::size_t ops) {
   plan.policy.assign(policy.begin(), policy.end());
   plan.budget = {from.number<std::int64_t>()};
   plan.limit = {from.number<std::int64_t>()};
-  for (std::uint64_t* word : {&plan.entry.at, &plan.entry.next, &plan.entry.sum}) *word = from.number<std::uint64_t>();
-  if (plan.budget <= 0_B || plan.budget > plan.limit || plan.entry.next >= ops) from.fail();
+  plan.entries.resize(from.count(3 * sizeof(std::uint64_t)));
+  for (auto& [at, next, sum] : plan.entries) {
+    for (std::uint64_t* word : {&at, &next, &sum}) *word = from.number<std::uint64_t>();
+    if (next >= ops) from.fail();
+  }
+  if (plan.budget <= 0_B || plan.budget > plan.limit || !std::ranges::is_sorted(plan.entries, {}, &Entry::at)) from.fail();
   for (std::size_t left = from.count(5 * sizeof(std::uint32_t) + 3); left > 0; --left) plan.gaps.push_back(decode_gap(from, ops));
   return plan;
 }

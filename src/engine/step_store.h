@@ -28,7 +28,7 @@ using KnownSteps = std::vector<std::shared_ptr<const RecordedSteps>>;
 struct KeptPlan {
   std::string policy;
   Bytes budget, limit;
-  Entry entry;
+  std::vector<Entry> entries;
   std::vector<PlannedGap> gaps;
 };
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "liveness/liveness.h"
 #include "support/step_maker.h"
 
@@ -17,7 +19,7 @@ Opening opened(const Keys& keys) {
 }
 
 // For a step of these ops, which begins in another where `entry` says.
-KeptRun kept(const Keys& planned, const Entry& entry) {
+KeptRun kept(const Keys& planned, std::vector<Entry> entries) {
   testing::StepMaker maker;
   for (int step = 0; step < 2; ++step) {
     maker.begin();
@@ -26,7 +28,7 @@ KeptRun kept(const Keys& planned, const Entry& entry) {
   }
   const RecordedSteps steps{.trace = maker.trace(), .keys = planned, .shapes = planned, .lean = {}, .timed = {}};
   const Liveness step(steps.trace, *find_step(steps.trace, StepRecorder::kStep));
-  return {.key = {1, 2}, .steps = {}, .script = std::make_shared<const Script>(steps, step, Plan{}, 1_GiB), .limit = 1_GiB, .entry = entry};
+  return {.key = {1, 2}, .steps = {}, .script = std::make_shared<const Script>(steps, step, Plan{}, 1_GiB), .limit = 1_GiB, .entries = std::move(entries)};
 }
 
 TEST(Opening, TellsRunsApartByTheirOpsAndByTheirSizes) {
@@ -51,39 +53,46 @@ TEST(Opening, RunsThatBeginAlikeHaveTheSameBeginWhateverComesAfter) {
   EXPECT_NE(opened(one).sized().whole, opened(other).sized().whole);
 }
 
-// first    1 2 3 | 10 11 12 13 | 40 14         the model is made; the optimizer makes what it keeps
-// planned     99 | 10 11 12 13 | 14            99: the loss of the step before is told
-TEST(FindEntry, IsWhereTheLongestStretchInCommonBegins) {
-  const auto entry = find_entry(Keys{1, 2, 3, 10, 11, 12, 13, 40, 14}, Keys{99, 10, 11, 12, 13, 14});
-
-  ASSERT_TRUE(entry.has_value());
-  EXPECT_EQ(entry->at, 3u);
-  EXPECT_EQ(entry->next, 1u);
+// Where, in the first step, and in the planned one.
+std::vector<std::pair<std::uint64_t, std::uint64_t>> places(const Keys& first, const Keys& planned) {
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> places;
+  for (const Entry& entry : find_entries(first, planned)) places.emplace_back(entry.at, entry.next);
+  return places;
 }
 
-TEST(FindEntry, OfStretchesAsLongTheFirstIsTaken) {
-  const auto entry = find_entry(Keys{7, 7, 7, 7, 7}, Keys{7, 7, 7});
-  ASSERT_TRUE(entry.has_value());
-  EXPECT_EQ(entry->at, 0u);
-  EXPECT_EQ(entry->next, 0u);
+using Places = std::vector<std::pair<std::uint64_t, std::uint64_t>>;
+
+// first    1 2 3 | 10 11 12 13 | 40 | 14 15      the model is made; the optimizer makes what it keeps
+// planned     99 | 10 11 12 13      | 14 15      99: the loss of the step before is told
+TEST(FindEntries, AreWhereThePlannedStepBeginsAndWhereItGoesOn) {
+  EXPECT_EQ(places({1, 2, 3, 10, 11, 12, 13, 40, 14, 15}, {99, 10, 11, 12, 13, 14, 15}), (Places{{3, 1}, {8, 5}}));
 }
 
-TEST(FindEntry, IsNowhereWhereStepsHaveLittleInCommon) {
-  EXPECT_FALSE(find_entry(Keys{1, 2, 3, 4, 5}, Keys{9, 9, 9, 9, 9, 1, 9, 9}).has_value());
-  EXPECT_FALSE(find_entry(Keys{1, 2, 3, 4, 5}, Keys{6, 7}).has_value());
-  EXPECT_FALSE(find_entry(Keys{}, Keys{6, 7}).has_value());
-  EXPECT_FALSE(find_entry(Keys{1}, Keys{}).has_value());
+// first    10 11 12      13 14 15
+// planned  10 11 12 50 51 13 14 15      gradients are there already, and are added to
+TEST(FindEntries, WhatThePlannedStepAloneDoesIsLeftOut) {
+  EXPECT_EQ(places({10, 11, 12, 13, 14, 15}, {10, 11, 12, 50, 51, 13, 14, 15}), (Places{{0, 0}, {3, 5}}));
+}
+
+TEST(FindEntries, OfStretchesAsLongTheFirstIsTaken) { EXPECT_EQ(places({7, 7, 7, 7, 7}, {7, 7, 7}), (Places{{0, 0}})); }
+
+TEST(FindEntries, AreNoneWhereStepsHaveLittleInCommon) {
+  EXPECT_EQ(places({1, 2, 3, 4, 5}, {9, 9, 9, 9, 9, 1, 9, 9}), Places{});
+  EXPECT_EQ(places({1, 2, 3, 4, 5}, {1, 2, 3, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9}), Places{});
+  EXPECT_EQ(places({1, 2, 3, 4, 5}, {6, 7}), Places{});
+  EXPECT_EQ(places({}, {6, 7}), Places{});
+  EXPECT_EQ(places({1}, {}), Places{});
 }
 
 class JointTest : public ::testing::Test {
  protected:
-  const Keys first{1, 2, 3, 10, 11, 12, 13}, planned{99, 10, 11, 12, 13};
-  const Entry entry = *find_entry(first, planned);
+  const Keys first{1, 2, 3, 10, 11, 12, 13, 40, 14, 15}, planned{99, 10, 11, 12, 13, 14, 15};
+  const std::vector<Entry> entries = find_entries(first, planned);
 
   // How the plan goes on after these ops with one more.
   [[nodiscard]] std::optional<std::size_t> joint_after(const Keys& before, std::uint64_t key) const {
     Opening opening = opened(before);
-    opening.take_in({kept(planned, entry)});
+    opening.take_in({kept(planned, entries)});
     const auto joint = opening.find_joint({key, key});
     return joint ? std::optional(joint->next) : std::nullopt;
   }
@@ -95,17 +104,28 @@ TEST_F(JointTest, IsNotBeforeThat) { EXPECT_EQ(joint_after({1, 2}, 3), std::null
 
 TEST_F(JointTest, IsLaterWhereThePlanIsThereLater) { EXPECT_EQ(joint_after({1, 2, 3, 10, 11}, 12), 3u); }
 
+TEST_F(JointTest, IsWhereItGoesOnAfterSomethingElse) { EXPECT_EQ(joint_after({1, 2, 3, 10, 11, 12, 13, 40}, 14), 5u); }
+
+TEST_F(JointTest, IsLookedForLateOnlyOnce) {
+  Opening opening = opened({1, 2, 3});
+  opening.take_in({kept(planned, entries)});
+  EXPECT_FALSE(opening.find_joint({77, 77}).has_value());
+  opening.add({77, 77});
+  EXPECT_FALSE(opening.find_joint({11, 11}).has_value());
+}
+
 TEST_F(JointTest, IsNowhereInAStepThatWentAnotherWay) {
   EXPECT_EQ(joint_after({1, 2, 4}, 10), std::nullopt);
   EXPECT_EQ(joint_after({1, 2, 3}, 11), std::nullopt);
   EXPECT_EQ(joint_after({1, 2, 3, 10, 77}, 12), std::nullopt);
-  EXPECT_EQ(joint_after({1, 2, 3, 10, 11, 12, 13}, 14), std::nullopt);  // its end is behind
+  EXPECT_EQ(joint_after({1, 2, 3, 10, 11, 12, 13}, 40), std::nullopt);
+  EXPECT_EQ(joint_after(first, 16), std::nullopt);  // its end is behind
 }
 
 TEST_F(JointTest, EntriesThatMakeNoSenseLeadNowhere) {
-  for (const Entry hostile : {Entry{.at = UINT64_MAX, .next = 0, .sum = 0}, Entry{.at = 3, .next = UINT64_MAX, .sum = entry.sum}, Entry{.at = 0, .next = UINT64_MAX - 1, .sum = 0}}) {
+  for (const Entry hostile : {Entry{.at = UINT64_MAX, .next = 0, .sum = 0}, Entry{.at = 3, .next = UINT64_MAX, .sum = entries[0].sum}, Entry{.at = 0, .next = UINT64_MAX - 1, .sum = 0}}) {
     Opening opening = opened({1, 2, 3});
-    opening.take_in({kept(planned, hostile)});
+    opening.take_in({kept(planned, {hostile})});
     EXPECT_FALSE(opening.find_joint({10, 10}).has_value());
   }
 }

@@ -153,7 +153,7 @@ TEST_F(RecallTest, AFirstStepGoesByThePlanOfTheRunBefore) {
   EXPECT_EQ(cold.first_planned_ops, 0);
   EXPECT_GT(cold.evictions, 0);
   EXPECT_FALSE(cold.warm_start);
-  EXPECT_EQ(warm.first_planned_ops, 2 * kLayers);  // all but what makes the model, and the update
+  EXPECT_EQ(warm.first_planned_ops, 2 * kLayers + 1);  // all but what makes the model, and what the update keeps
   EXPECT_TRUE(warm.warm_start);
   EXPECT_EQ(warm.store_problem, "");
   EXPECT_EQ(warm.surprises, 0);  // nobody had to leave unasked
@@ -240,8 +240,8 @@ TEST_F(RecallTest, PlansThatSomebodyEditedAreHarmless) {
         if (below(16) == 0) planned.gap.end = 1 + below(80);
         if (below(16) == 0) planned.remedy = Remedy::drop;
       }
-      if (below(4) == 0) plan.entry.at = below(60);
-      if (below(4) == 0) plan.entry.next = below(33);
+      if (below(4) == 0) plan.entries[0].at = below(static_cast<std::uint32_t>(plan.entries.back().at) + 1);
+      if (below(4) == 0) plan.entries.back().next = below(33);
     });
     Training warm(kBudget, store());
     warm.train_and_expect_no_harm(3);

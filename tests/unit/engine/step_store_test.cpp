@@ -79,7 +79,7 @@ KeptSteps planned_steps() {
   for (const Gap& gap : find_gaps(step)) {
     if (gap.ends != GapEnd::unseen && gap.begin > 0 && step.storages()[gap.storage].size >= 64_KiB) plan.gaps.push_back({gap, Remedy::move, gap.end});
   }
-  return {.steps = {steps}, .plan = KeptPlan{.policy = "hybrid", .budget = 9_MiB, .limit = 10_MiB, .entry = {.at = 7, .next = 1, .sum = 99}, .gaps = plan.gaps}};
+  return {.steps = {steps}, .plan = KeptPlan{.policy = "hybrid", .budget = 9_MiB, .limit = 10_MiB, .entries = {{.at = 7, .next = 0, .sum = 99}, {.at = 9, .next = 1, .sum = 98}}, .gaps = plan.gaps}};
 }
 
 constexpr Costs kLink{.out_nanos_per_byte = 1, .in_nanos_per_byte = 1};
@@ -94,7 +94,7 @@ TEST(StepStore, APlanComesBackAsItWas) {
   EXPECT_EQ(after.plan->policy, "hybrid");
   EXPECT_EQ(after.plan->budget, 9_MiB);
   EXPECT_EQ(after.plan->limit, 10_MiB);
-  EXPECT_EQ(after.plan->entry, before.plan->entry);
+  EXPECT_EQ(after.plan->entries, before.plan->entries);
   EXPECT_EQ(after.plan->gaps, before.plan->gaps);
   const auto script = script_of(after, kLink);
   EXPECT_EQ(script->plan().gaps, before.plan->gaps);
@@ -116,7 +116,8 @@ TEST(StepStore, PlansThatMakeNoSenseAreRefusedWhateverTheirChecksum) {
   refused([](KeptPlan& plan) { plan.gaps[0].gap.version += 1; });
   refused([](KeptPlan& plan) { plan.gaps[0].fetch_at = plan.gaps[0].gap.end + 1; });
   refused([](KeptPlan& plan) { plan.gaps.push_back(plan.gaps[0]); });
-  refused([](KeptPlan& plan) { plan.entry.next = 2; });
+  refused([](KeptPlan& plan) { plan.entries[0].next = 2; });
+  refused([](KeptPlan& plan) { plan.entries[0].at = 10; });
   refused([](KeptPlan& plan) { plan.budget = plan.limit + 1_B; });
   refused([](KeptPlan& plan) { plan.budget = -1_B; });
 }
