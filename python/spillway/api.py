@@ -64,7 +64,7 @@ class _Job:
 
     def _step(self) -> None:
         self.library.step()
-        if self._cache_is_new:  # it is looked into at the end of the first step
+        if self._cache_is_new:  # what is wrong with it is known when the first step ends
             self._cache_is_new = False
             kept_steps.tell_problem(self.library.stats())
 
@@ -99,8 +99,9 @@ def enable(
     `budget`, `host_limit` and `min_evict` are bytes or texts such as "8GiB"; `budget` may be "60%" of the card, or of
     RAM on the CPU. It is used in whole pieces (4 to 64 KiB on the CPU, 2 to 16 MiB on a card, by its size); a rest is
     left unused. Tensors made before on a card count against it. On the CPU they do not, because nobody tells when they
-    die, but a budget below them is refused. What a planned run records is kept in the folder `cache` (True: one under the user's
-    cache folder; False: nowhere), so that the next run of the same script has a plan from its second step on. Bad input is a ValueError, and then nothing was changed.
+    die, but a budget below them is refused. What a planned run records, and the plan it settles in, are kept in the folder `cache`
+    (True: one under the user's cache folder; False: nowhere), so that the next run of the same script has a plan in its first step.
+    Bad input is a ValueError, and then nothing was changed.
     """
     global _job
     words = dict(locals())

@@ -1,4 +1,4 @@
-"""The folder where planned runs keep what they recorded, for the next run of the same script. Safe to delete at any time."""
+"""The folder where planned runs keep what they recorded and their plans, for the next run of the same script. Safe to delete at any time."""
 
 from __future__ import annotations
 

@@ -33,7 +33,8 @@ def _budget_rows(stats: dict[str, Any]) -> list[tuple[str, str]]:
     if stats.get("varying_steps"):
         rows.append(("sizes", _sizes(stats)))
     if (cache := stats.get("cache") or {}).get("warm"):
-        rows.append(("start", "warm: a run before this one left what it recorded"))
+        left = "its plan" if cache.get("first_step_planned_ops") else "what it recorded"
+        rows.append(("start", f"warm: a run before this one left {left}"))
     if cache.get("problem"):
         rows.append(("cache", cache["problem"]))
     if stats.get("violations"):

@@ -213,7 +213,7 @@ class Engine {
   [[nodiscard]] bool wants_after() const { return watches_all() || (course_.on && course_.script->acts_after(course_.next - 1)); }
   // The same, of the op that it will be told of next.
   [[nodiscard]] bool next_wants_after() const { return watches_all() || (course_.on && course_.script->acts_after(course_.next)); }
-  [[nodiscard]] bool steers() const { return course_.on || opening_.on || watches_all(); }
+  [[nodiscard]] bool steers() const { return course_.on || opening_.on() || watches_all(); }
   // This step has gone by a plan so far.
   [[nodiscard]] bool is_on_course() const { return course_.on; }
   // Whether every op is to be told by note_step_op, and whether its time on the device matters.
@@ -267,7 +267,8 @@ class Engine {
   void set_costs(const Costs& costs, double move_nanos_per_byte);
   // What is home may have been written by ops nobody told us of: no copy of it below is good, nothing is rebuilt from it.
   void trust_nothing();
-  // What this run records is kept there for the next; what one before it left is used after the first step.
+  // What this run records is kept there for the next, and the plan it settles in; what one before it left is used from its first
+  // step on.
   void use_store(StepStore store);
   // Counts and peaks start again from what is there now.
   void reset_stats();
@@ -416,7 +417,7 @@ class Engine {
   [[nodiscard]] bool is_worth_following(const Prediction& offered) const;
   // `outdated`: the script at hand is no good any more.
   void start_planning(SearchFrom from, bool outdated = true);
-  void plan_anew();
+  void plan_anew(SearchFrom from = SearchFrom::nothing);
   [[nodiscard]] bool is_time_to_retime() const;  // of ops measured again: retime.cpp
   void retime(const std::vector<Nanos>& durations, Lock& lock);
   void plan_with_more_slack();
@@ -436,8 +437,16 @@ class Engine {
   void adopt_places(std::shared_ptr<const Places> places, Lock& lock);
   [[nodiscard]] std::function<void(Bytes, const std::function<bool()>&)> preparing();
   [[nodiscard]] Ground ground() const { return {.from = arena_.placed_from(), .limit = arena_.limit(), .alignment = options_.alignment, .granule = options_.granule, .open = open_need_}; }
-  [[nodiscard]] bool recall();
+  // What runs before left: recall.cpp.
+  void look_at_opening(OpKey key, Lock& lock);
+  void look_for_kept(Lock& lock);
+  [[nodiscard]] bool is_good_here(const KeptRun& run) const;
+  [[nodiscard]] std::optional<KeptRun> recall();
+  [[nodiscard]] bool end_opening(Lock& lock);
+  void begin_warm(std::shared_ptr<const Script> script, Lock& lock);
   void remember(const std::shared_ptr<const RecordedSteps>& steps, Lock& lock);
+  void keep_plan(Lock& lock);
+  void save(StepKey key, const KeptSteps& kept, Lock& lock);
   void leave_plans();
   void plan_for_budget();
   void before_write(Record* record, Lock& lock);
@@ -561,6 +570,7 @@ class Engine {
   Opening opening_;
   StepStore store_;
   KnownSteps known_;  // from the store, or for it
+  std::shared_ptr<const Script> left_;  // the script that was left there last
   Layout layout_;
   Bytes open_, open_peak_;  // of blocks outside the placed part, now and at their most in this step
   Bytes open_need_;         // what plans leave for them; zero: what they think

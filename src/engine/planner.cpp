@@ -110,6 +110,7 @@ void Planner::publish(std::shared_ptr<Script> script) {
 
 void Planner::work(const PlanTask& task) {
   if (task.from == SearchFrom::nothing) plan_ = {};
+  else if (plan_.gaps.empty() && task.standing) plan_ = task.standing->plan();  // another run's
   const auto whole = find_step(task.steps->trace, StepRecorder::kStep);
   if (!whole || whole->ops == 0) return;
   const std::shared_ptr<const Liveness> step = task.foreseen ? task.foreseen : std::make_shared<const Liveness>(task.steps->trace, *whole);

@@ -66,6 +66,9 @@ class Script {
   // Why each gap's storage leaves: by gap.
   void explain(std::vector<std::string> reasons) { reasons_ = std::move(reasons); }
 
+  // It is for another run than its steps are of, which numbers storages otherwise.
+  void forget_storages() { lines_.staying_away.clear(); }
+
   // Of a step foreseen: the order in which gaps are spared where less has to leave than was thought. None: the last first.
   void spare_in_order(std::vector<std::uint32_t> gaps) { spared_in_order_ = std::move(gaps); }
   [[nodiscard]] std::span<const std::uint32_t> spared_in_order() const { return spared_in_order_; }

@@ -37,6 +37,7 @@ struct EngineStats {
   std::int64_t extended_plans = 0;                   // of those: by a plan from whose reserve somebody left
   Nanos planning;                  // of the training thread, for finding and asking for plans, waiting for them, and learning from steps
   bool warm_start = false, seeks = false;  // a run before this one left steps to plan for; better plans are looked for now
+  std::int64_t first_planned_ops = 0;  // of the first step: by a plan that a run before this one left
   std::string store_problem;       // why they are not used, or none can be left: in words
   std::int64_t misplaced = 0;      // blocks in them that did not get one
   std::optional<Prediction> predicted;  // of the plan that is followed now

@@ -4,7 +4,6 @@
 // short in spite of the plan.
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <limits>
 #include <thread>
 #include <unordered_map>
@@ -22,7 +21,6 @@ constexpr std::int64_t kSlackParts = 100;  // of the budget: holes between stora
 constexpr double kDrift = 1.3;       // of a copy's time; both directions at once explain 1.1
 constexpr int kLongestLinkPause = 256;
 constexpr int kMostMoves = 2;        // of whoever is in the way of places, until plans leave more room
-constexpr std::chrono::milliseconds kMostWait{300};  // for the first plan of a known run
 constexpr int kSettlingSteps = 2;    // until blocks taken before there were places are gone
 constexpr std::int64_t kFirstSlack = 1, kMostSlack = 25;
 constexpr std::int64_t kMostOpenParts = 4;  // of the budget, for what is not placed
@@ -48,9 +46,9 @@ std::shared_ptr<RecordedSteps> with_times(RecordedSteps steps, const std::vector
 }  // namespace
 
 void Engine::steer_before(OpKey key, Phase phase, Lock& lock) {
+  if (opening_.on()) look_at_opening(key, lock);
   minutes_.note(CallKind::before, key.shape, key.sized, phase);
   op_shape_ = key.shape;
-  if (opening_.on) opening_.add(key);
   if (!course_.on) return return_early(phase, lock);
   const Script& script = *course_.script;
   if (!script.is_next(course_.next, key)) {
@@ -59,6 +57,7 @@ void Engine::steer_before(OpKey key, Phase phase, Lock& lock) {
     return let_outliving_go(script.op_count());
   }
   const std::size_t op = course_.next++;
+  stats_.first_planned_ops += opening_.on() ? 1 : 0;
   layout_.begin_op(static_cast<std::uint32_t>(op));
   if (op == script.op_count() - script.op_count() / kEndParts) course_.near_end = device_.record(compute_);
   for (const std::uint32_t gap : script.fetches(op)) course_.due.push_back(gap);
@@ -184,11 +183,7 @@ void Engine::note_step_op(const OpNote& note, OpKey key) {
 void Engine::steer_end_step(const StepTimes& times, Lock& lock) {
   const PlanningTime::Part part(planning_time_);
   const bool measured = std::exchange(retimes_, false);
-  if (opening_.on && recall()) {
-    recorded_time_.reset();  // it was recorded in another run
-    plan_anew();
-    planner_.wait_for_first(kMostWait);
-  }
+  if (opening_.on() && end_opening(lock)) return;
   take_lessons(lock);
   if (repertoire_.varies()) return end_varying_step(times, lock);
   if (doubt_.on()) return end_doubted_step(lock);
@@ -233,6 +228,7 @@ void Engine::steer_end_step(const StepTimes& times, Lock& lock) {
   if (course_.steps > 0 && recorded_) follow_link(), follow_host();
   if (is_doubtful()) begin_doubt(lock);
   else change_course(lock);
+  keep_plan(lock);
   retimes_ = is_time_to_retime();
 }
 
@@ -349,12 +345,12 @@ void Engine::begin_recording(bool sample) {
 }
 
 // For steps nothing is known of but what was recorded.
-void Engine::plan_anew() {
+void Engine::plan_anew(SearchFrom from) {
   slack_ = kFirstSlack;
   open_need_ = 0_B;
   retimings_ = 0;
   pace_ = {};
-  start_planning(SearchFrom::nothing);
+  start_planning(from, /*outdated=*/from == SearchFrom::nothing);
 }
 
 void Engine::start_planning(SearchFrom from, bool outdated) {

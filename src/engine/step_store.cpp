@@ -7,10 +7,14 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
+#include <tuple>
 #include <utility>
 
 #include "base/error.h"
+#include "liveness/liveness.h"
+#include "plan/chosen.h"
 #include "trace/block.h"
 #include "trace/reader.h"
 #include "trace/writer.h"
@@ -19,8 +23,10 @@ namespace spillway {
 
 namespace {
 
-constexpr std::uint64_t kMagic = 0x3150455453575053;  // "SPWSTEP1"
+constexpr std::uint64_t kMagic = 0x3250455453575053;  // "SPWSTEP2"
+constexpr std::uint64_t kMagicBefore = 0x3150455453575053;  // "SPWSTEP1": without plans
 constexpr std::size_t kHead = 2 * sizeof(std::uint64_t);
+constexpr std::size_t kMostFound = 4;  // files of runs that began alike, each read while the first step runs
 
 class Bytewise {
  public:
@@ -115,23 +121,70 @@ RecordedSteps decode(BytewiseReader& from, const std::string& name) {
   return steps;
 }
 
+void encode(Bytewise& to, const KeptPlan& plan) {
+  to.text(plan.policy);
+  to.number(plan.budget.count);
+  to.number(plan.limit.count);
+  to.number<std::uint64_t>(plan.entries.size());
+  for (const auto& [at, next, sum] : plan.entries) {
+    for (const std::uint64_t word : {at, next, sum}) to.number(word);
+  }
+  to.number<std::uint64_t>(plan.gaps.size());
+  for (const auto& [gap, remedy, fetch_at, again] : plan.gaps) {
+    for (const std::uint32_t word : {gap.storage, gap.begin, gap.end, gap.version, fetch_at}) to.number(word);
+    for (const bool flag : {gap.ends == GapEnd::access, remedy == Remedy::move, again}) to.number<std::uint8_t>(flag);
+  }
+}
+
+PlannedGap decode_gap(BytewiseReader& from, std::size_t ops) {
+  PlannedGap planned;
+  for (std::uint32_t* word : {&planned.gap.storage, &planned.gap.begin, &planned.gap.end, &planned.gap.version, &planned.fetch_at}) *word = from.number<std::uint32_t>();
+  planned.gap.ends = from.number<std::uint8_t>() != 0 ? GapEnd::access : GapEnd::death;
+  planned.remedy = from.number<std::uint8_t>() != 0 ? Remedy::move : Remedy::drop;
+  planned.again = from.number<std::uint8_t>() != 0;
+  const Gap& gap = planned.gap;
+  if (gap.begin == 0 || gap.begin > ops || gap.begin >= gap.end || gap.end > 2 * ops) from.fail();
+  return planned;
+}
+
+// Whether these are gaps of the steps at all shows once they are gone through: script_of.
+KeptPlan decode_plan(BytewiseReader& from, std::size_t ops) {
+  KeptPlan plan;
+  const auto policy = from.text();
+  plan.policy.assign(policy.begin(), policy.end());
+  plan.budget = {from.number<std::int64_t>()};
+  plan.limit = {from.number<std::int64_t>()};
+  plan.entries.resize(from.count(3 * sizeof(std::uint64_t)));
+  for (auto& [at, next, sum] : plan.entries) {
+    for (std::uint64_t* word : {&at, &next, &sum}) *word = from.number<std::uint64_t>();
+    if (next >= ops) from.fail();
+  }
+  if (plan.budget <= 0_B || plan.budget > plan.limit || !std::ranges::is_sorted(plan.entries, {}, &Entry::at)) from.fail();
+  for (std::size_t left = from.count(5 * sizeof(std::uint32_t) + 3); left > 0; --left) plan.gaps.push_back(decode_gap(from, ops));
+  return plan;
+}
+
 }  // namespace
 
-std::vector<std::uint8_t> encode_steps(const KnownSteps& steps, std::string_view writer) {
+std::vector<std::uint8_t> encode_steps(const KeptSteps& kept, std::string_view writer) {
   Bytewise to;
   to.number(kMagic);
   to.number<std::uint64_t>(0);
   to.text(writer);
-  to.number<std::uint64_t>(steps.size());
-  for (const auto& one : steps) encode(to, *one);
+  to.number<std::uint64_t>(kept.steps.size());
+  for (const auto& one : kept.steps) encode(to, *one);
+  to.number<std::uint8_t>(kept.plan.has_value());
+  if (kept.plan) encode(to, *kept.plan);
   const std::uint64_t sum = checksum(std::span<const std::uint8_t>(to.bytes()).subspan(kHead));
   std::memcpy(to.bytes().data() + sizeof kMagic, &sum, sizeof sum);
   return std::move(to.bytes());
 }
 
-KnownSteps decode_steps(std::span<const std::uint8_t> bytes, std::string_view writer, const std::string& name) {
+KeptSteps decode_steps(std::span<const std::uint8_t> bytes, std::string_view writer, const std::string& name) {
   BytewiseReader from(bytes, name);
-  if (bytes.size() < kHead || from.number<std::uint64_t>() != kMagic) throw InputError(name + " is no file of kept steps: it is not used");
+  const std::uint64_t magic = bytes.size() < kHead ? 0 : from.number<std::uint64_t>();
+  if (magic == kMagicBefore) throw InputError("the kept steps in " + name + " were written by an older version: they are not used");
+  if (magic != kMagic) throw InputError(name + " is no file of kept steps: it is not used");
   if (from.number<std::uint64_t>() != checksum(bytes.subspan(kHead))) {
     throw InputError("the kept steps in " + name + " are damaged or cut short: they are not used");
   }
@@ -140,27 +193,62 @@ KnownSteps decode_steps(std::span<const std::uint8_t> bytes, std::string_view wr
   if (written_by != writer) {
     throw InputError("the kept steps in " + name + " were written by " + std::string(written_by) + " and not by " + std::string(writer) + ": they are not used");
   }
-  KnownSteps steps(from.count(1));
-  for (auto& one : steps) one = std::make_shared<const RecordedSteps>(decode(from, name));
+  KeptSteps kept;
+  kept.steps.resize(from.count(1));
+  for (auto& one : kept.steps) one = std::make_shared<const RecordedSteps>(decode(from, name));
+  const bool planned = from.number<std::uint8_t>() != 0;
+  if (planned && kept.steps.empty()) from.fail();
+  if (planned) kept.plan = decode_plan(from, kept.steps.back()->keys.size());
   if (!from.is_done()) from.fail();
-  return steps;
+  return kept;
 }
 
-std::string StepStore::path_of(std::uint64_t key) const {
-  char name[32];
-  std::snprintf(name, sizeof name, "%016llx.steps", static_cast<unsigned long long>(key));
+// No storage of this run has a number of that one: whoever was away before it is not looked for.
+std::shared_ptr<const Script> script_of(const KeptSteps& kept, const Costs& costs) {
+  const RecordedSteps& steps = *kept.steps.back();
+  const auto whole = find_step(steps.trace, StepRecorder::kStep);
+  if (whole && whole->ops == steps.keys.size()) {
+    const Liveness step(steps.trace, *whole);
+    if (const auto plan = plan_as_chosen({.step = step, .costs = costs, .budget = kept.plan->budget, .lean = steps.lean}, kept.plan->gaps)) {
+      auto script = std::make_shared<Script>(steps, step, *plan, kept.plan->budget);
+      script->forget_storages();
+      return script;
+    }
+  }
+  throw InputError("a plan that was kept is none for the steps beside it: they are not used");
+}
+
+std::string StepStore::path_of(StepKey key) const {
+  char name[48];
+  std::snprintf(name, sizeof name, "%016llx-%016llx.steps", static_cast<unsigned long long>(key.begin), static_cast<unsigned long long>(key.whole));
   return folder_ + "/" + name;
 }
 
-KnownSteps StepStore::load(std::uint64_t key) const {
+KeptSteps StepStore::load(StepKey key) const {
   std::ifstream file(path_of(key), std::ios::binary);
   if (!file) return {};
   const std::vector<char> bytes{std::istreambuf_iterator<char>(file), {}};
   return decode_steps({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()}, writer_, path_of(key));
 }
 
-void StepStore::save(std::uint64_t key, const KnownSteps& steps) const {
-  const std::vector<std::uint8_t> bytes = encode_steps(steps, writer_);
+std::vector<StepKey> StepStore::find(std::uint64_t begin) const {
+  std::vector<std::pair<std::filesystem::file_time_type, StepKey>> files;
+  std::error_code failed;
+  for (auto at = std::filesystem::directory_iterator(folder_, failed); !failed && at != std::filesystem::directory_iterator(); at.increment(failed)) {
+    unsigned long long of = 0, whole = 0;
+    const std::string name = at->path().filename().string();
+    if (std::sscanf(name.c_str(), "%16llx-%16llx.steps", &of, &whole) != 2 || of != begin) continue;
+    std::error_code unknown;
+    files.emplace_back(at->last_write_time(unknown), StepKey{of, whole});
+  }
+  std::ranges::sort(files, std::greater{}, [](const auto& file) { return std::tuple(file.first, file.second.whole); });
+  std::vector<StepKey> keys;
+  for (std::size_t at = 0; at < std::min(files.size(), kMostFound); ++at) keys.push_back(files[at].second);
+  return keys;
+}
+
+void StepStore::save(StepKey key, const KeptSteps& kept) const {
+  const std::vector<std::uint8_t> bytes = encode_steps(kept, writer_);
   const std::string path = path_of(key), part = path + "." + std::to_string(::getpid());  // several runs may keep the same
   std::error_code failed;
   std::filesystem::create_directories(folder_, failed);

@@ -40,7 +40,9 @@ void Engine::watch_op(std::span<const Use> uses, std::span<Record* const> output
 void Engine::join_course(Joining at) {
   minutes_.note_join(at.script, at.limit, at.next, at.spared);
   tape_.plan(options_.plans->name, arena_.limit(), at.script->predicted(), at.script->took());
+  auto gone = at.script == course_.script ? std::move(course_.gone) : decltype(course_.gone){};  // by this script, before the step left it
   course_.set(std::move(at.script), std::move(at.spared));
+  if (!gone.empty()) course_.gone = std::move(gone);
   course_.limit = at.limit;
   course_.begin_step();
   course_.next = at.next;

@@ -77,7 +77,7 @@ std::string stats_json(Adapter& adapter) {
   json["misplaced_blocks"] = stats.misplaced;
   json["plan"] = followed_json(stats);
   json["first_plan"] = first_json(stats);
-  json["cache"] = {{"warm", stats.warm_start}, {"problem", stats.store_problem.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(stats.store_problem)}};
+  json["cache"] = {{"warm", stats.warm_start}, {"first_step_planned_ops", stats.first_planned_ops}, {"problem", stats.store_problem.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(stats.store_problem)}};
   json["live_bytes"] = stats.live.count;
   json["reserved_bytes"] = stats.reserved.count;
   json["device"] = adapter.options().where.str();

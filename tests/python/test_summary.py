@@ -40,5 +40,6 @@ def test_steps_that_change_size_are_counted():
 
 def test_a_warm_start_and_a_cache_that_is_not_used_are_told():
     assert row({"cache": {"warm": False, "problem": None}}, "start") is None
-    assert row({"cache": {"warm": True, "problem": None}}, "start").startswith("warm")
+    assert row({"cache": {"warm": True, "problem": None}}, "start") == "warm: a run before this one left what it recorded"
+    assert row({"cache": {"warm": True, "first_step_planned_ops": 40, "problem": None}}, "start") == "warm: a run before this one left its plan"
     assert row({"cache": {"warm": False, "problem": "steps are damaged"}}, "cache") == "steps are damaged"

@@ -3,7 +3,7 @@
     python again.py OUT MODEL OPTIONS
 
 MODEL is mlp, convnet, varied (an mlp whose batches change size) or a seed of odd.py. OPTIONS are enable()'s; a budget `then` among
-them holds from the fourth step on, `steps` says how many there are.
+them holds from the fourth step on, `steps` says how many there are, and with `at_once` plans are there at the same steps on every machine.
 """
 
 import json
@@ -12,6 +12,7 @@ from pathlib import Path
 
 import odd
 import torch
+from at_once import plan_at_once
 from torch import nn
 
 import spillway
@@ -53,8 +54,10 @@ class Training:
 def main(words: list[str]) -> None:
     out, kind, options = words[0], words[1], json.loads(words[2])
     then, steps = options.pop("then", None), options.pop("steps", STEPS)
+    if options.pop("at_once", False):
+        plan_at_once()
     torch.manual_seed(0)
-    spillway.enable(device="cpu", cache=False, trace_steps=steps + 1, **options)
+    spillway.enable(**{"device": "cpu", "cache": False, "trace_steps": steps + 1} | options)
     program = odd.Program(int(kind)) if kind.isdigit() else Training(kind)
     for step in range(steps):
         if then is not None and step == 3:

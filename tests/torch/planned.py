@@ -1,4 +1,4 @@
-"""Trains one of a few models for some steps and prints, as JSON, a digest of every loss and parameter, and the stats.
+"""Trains one of a few models for some steps and prints, as JSON, a digest of every loss and parameter, and the stats, also of the first step.
 
     python planned.py MODEL STEPS [BUDGET [POLICY [at_once|until_planned]]]
 
@@ -54,16 +54,18 @@ def digest(tensors) -> str:
 
 
 def train_and_tell(model, optimizer, loss_of, steps):
-    losses = []
+    losses, first = [], None
     while len(losses) < steps or (len(losses) < MOST_STEPS and "until_planned" in sys.argv and spillway.stats()["planned_steps"] == 0):
         optimizer.zero_grad()
         loss = loss_of()
         loss.backward()
         optimizer.step()
         losses.append(loss.detach().clone())
+        if len(losses) == 1 and len(sys.argv) > 3:
+            first = spillway.stats()
     told = {"steps": len(losses), "digest": digest([*losses, *model.parameters(), *model.buffers()])}
     if len(sys.argv) > 3:
-        told["stats"] = spillway.stats()
+        told |= {"stats": spillway.stats(), "first": first}
     print(json.dumps(told))
 
 

@@ -111,6 +111,15 @@ def test_a_program_by_plans_goes_the_same_way_again(tmp_path, seed):
     assert told["actions"] > 50
 
 
+def test_a_run_whose_first_step_goes_by_a_plan_goes_the_same_way_again(tmp_path):
+    kept = {"cache": str(tmp_path / "kept"), "at_once": True}
+    record(tmp_path, "convnet", "hybrid", **kept)
+    trace, stats = record(tmp_path, "convnet", "hybrid", **kept)
+    told = again(trace)
+    assert told["same"] and told["whole"], told
+    assert stats["cache"]["first_step_planned_ops"] > 0
+
+
 def test_a_planned_run_whose_budget_changes_is_played(tmp_path):
     trace, _ = record(tmp_path, "mlp", "hybrid", then=8 << 20, steps=30)
     told = again(trace)

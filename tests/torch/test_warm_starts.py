@@ -1,4 +1,4 @@
-"""What a planned run recorded is kept: the next run of the same script starts on a plan; a bad file does no harm."""
+"""What a planned run recorded and its plan are kept: the next run of the same script starts on it; a bad file does no harm."""
 
 import json
 import pathlib
@@ -29,8 +29,9 @@ def test_the_second_run_starts_warm_and_a_bad_file_is_told_and_harmless(tmp_path
     file.write_bytes(file.read_bytes()[:-100])
     third, told = train(folder, "planned", "mlp", STEPS, BUDGET, "hybrid", "at_once")
 
-    assert first["stats"]["cache"] == {"warm": False, "problem": None}
-    assert second["stats"]["cache"] == {"warm": True, "problem": None}
+    assert first["stats"]["cache"] == {"warm": False, "first_step_planned_ops": 0, "problem": None}
+    assert second["stats"]["cache"]["warm"]
+    assert second["stats"]["cache"]["problem"] is None
     assert "CacheWarning" not in said
     assert second["stats"]["planned_steps"] > first["stats"]["planned_steps"]
     assert not third["stats"]["cache"]["warm"]
@@ -39,6 +40,28 @@ def test_the_second_run_starts_warm_and_a_bad_file_is_told_and_harmless(tmp_path
     for run in (first, second, third):
         assert run["stats"]["violations"] == 0
         assert run["stats"]["peak_bytes"] <= BUDGET
+
+
+# In the cold one somebody leaves whenever memory runs short, and is waited for; in the warm one those leave of whom the plan says so,
+# in time. Only the optimizer, which makes what it keeps then, is no part of the plan.
+@pytest.mark.parametrize("model", ["mlp", "attention"])
+def test_a_known_run_goes_by_its_plan_from_the_first_forward_on(tmp_path, model):
+    folder = str(tmp_path / "kept")
+    plain, _ = train(False, "planned", model, STEPS)
+    watched, _ = train(False, "planned", model, 2, "watch", "dtr")
+    budget = watched["stats"]["peak_live_bytes"] * 60 // 100
+
+    runs = [train(folder, "planned", model, STEPS, budget, "hybrid", "at_once")[0] for _ in range(2)]
+
+    cold, warm = (run["first"] for run in runs)
+    for run in runs:
+        assert run["digest"] == plain["digest"]
+        assert run["stats"]["violations"] == 0
+        assert run["stats"]["peak_bytes"] <= budget
+    assert cold["cache"]["first_step_planned_ops"] == 0
+    assert warm["cache"]["first_step_planned_ops"] > cold["ops"] // 3
+    assert cold["remaps"] > 0  # no hole was large enough
+    assert warm["remaps"] == warm["plan_surprises"] == 0  # nobody was asked to leave
 
 
 @pytest.mark.long
@@ -51,7 +74,7 @@ def test_a_run_of_changing_sizes_starts_warm_too(tmp_path):
     second, _ = train(folder, "varying", "bert", 20, budget, "hybrid")
 
     print(f"\nforeseen of {second['stats']['varying_steps']}: {first['stats']['foreseen_steps']} cold, {second['stats']['foreseen_steps']} warm")
-    assert second["stats"]["cache"] == {"warm": True, "problem": None}
+    assert second["stats"]["cache"] == {"warm": True, "first_step_planned_ops": 0, "problem": None}
     assert second["stats"]["varying_steps"] >= 19
     assert first["digest"] == second["digest"]
     assert second["stats"]["violations"] == 0
