@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <unordered_map>
 
 namespace spillway {
 
@@ -9,9 +10,9 @@ namespace {
 
 constexpr std::size_t kMostOps = std::size_t{1} << 19;  // 4 MiB: what goes on longer is no step
 constexpr std::size_t kLeastParts = 4;    // of the planned step: less in common is not worth joining it
-constexpr std::size_t kBeginParts = 16, kLeastBegin = 3;  // the same, and ops, of the stretch it begins with
+constexpr std::size_t kTaken = 16;        // ops in a row that show where the first step takes to it,
+constexpr std::size_t kAlike = 8;         // and where both go on
 constexpr std::size_t kMostSkipped = 64, kMostOther = 4096;  // ops of the planned step that its run's first one lacks, and the other way round
-constexpr std::size_t kAlike = 8;         // ops in a row that show where both go on
 constexpr std::size_t kMostEntries = 256;
 
 using Keys = std::span<const std::uint64_t>;
@@ -24,31 +25,13 @@ std::uint64_t sum_of(Keys keys) {
   return sum;
 }
 
-// By place of `all`: how many of its keys from there on are those it begins with (the Z function).
-std::vector<std::size_t> count_alike(Keys all) {
-  std::vector<std::size_t> alike(all.size());
-  std::size_t begin = 0, end = 0;  // the stretch known to be alike that reaches farthest
-  for (std::size_t at = 1; at < all.size(); ++at) {
-    if (at < end) alike[at] = std::min(end - at, alike[at - begin]);
-    while (at + alike[at] < all.size() && all[alike[at]] == all[at + alike[at]]) ++alike[at];
-    if (at + alike[at] > end) begin = at, end = at + alike[at];
-  }
-  return alike;
-}
-
-// What the planned step begins with is what is told of the step before, as its loss: the first has none before it.
+// What the planned step begins with, the loss of the step before or gradients that are set to zero, is nothing the first one does.
 std::optional<Entry> find_begin(Keys first, Keys planned) {
-  const std::size_t least = std::min(planned.size(), std::max(kLeastBegin, planned.size() / kBeginParts));
-  std::vector<std::uint64_t> all;
-  for (std::size_t next = 0; next < std::min(planned.size(), kMostSkipped); ++next) {
-    all.assign(planned.begin() + static_cast<std::ptrdiff_t>(next), planned.end());
-    all.insert(all.end(), first.begin(), first.end());
-    const std::size_t rest = planned.size() - next;
-    if (rest < least) break;
-    const std::vector<std::size_t> alike = count_alike(all);
-    const auto longest = std::max_element(alike.begin() + static_cast<std::ptrdiff_t>(rest), alike.end());
-    if (longest == alike.end() || *longest < least) continue;
-    return Entry{.at = static_cast<std::uint64_t>(longest - alike.begin()) - rest, .next = next, .sum = 0};
+  const std::size_t length = std::clamp<std::size_t>(planned.size() / kLeastParts, 1, kTaken);
+  std::unordered_map<std::uint64_t, std::size_t> places;  // in the first step, of so many ops in a row
+  for (std::size_t at = 0; at + length <= first.size(); ++at) places.try_emplace(sum_of(first.subspan(at, length)), at);
+  for (std::size_t next = 0; next + length <= planned.size(); ++next) {
+    if (const auto place = places.find(sum_of(planned.subspan(next, length))); place != places.end()) return Entry{.at = place->second, .next = next, .sum = 0};
   }
   return std::nullopt;
 }

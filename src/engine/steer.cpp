@@ -258,6 +258,7 @@ void Engine::end_doubted_step(Lock& lock) {
       course_.doubted = true;
     } else {
       planner_.cancel();
+      if (left_ && recorded_) remember_later(recorded_, lock);  // the next run shall not begin by it
       reactive_steps_ = kPatience << std::min(doubt_.decline(), kMostPatience);
     }
   }

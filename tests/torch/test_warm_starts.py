@@ -43,7 +43,7 @@ def test_the_second_run_starts_warm_and_a_bad_file_is_told_and_harmless(tmp_path
 
 
 # In the cold one somebody leaves whenever memory runs short, and is waited for; in the warm one those leave of whom the plan says so,
-# in time. Only the optimizer, which makes what it keeps then, is no part of the plan.
+# in time. Only what makes the model, and what its optimizer keeps, is no part of the plan.
 @pytest.mark.parametrize("model", ["mlp", "attention"])
 def test_a_known_run_goes_by_its_plan_from_the_first_forward_on(tmp_path, model):
     folder = str(tmp_path / "kept")
@@ -59,9 +59,8 @@ def test_a_known_run_goes_by_its_plan_from_the_first_forward_on(tmp_path, model)
         assert run["stats"]["violations"] == 0
         assert run["stats"]["peak_bytes"] <= budget
     assert cold["cache"]["first_step_planned_ops"] == 0
-    assert warm["cache"]["first_step_planned_ops"] > cold["ops"] // 3
-    assert cold["remaps"] > 0  # no hole was large enough
-    assert warm["remaps"] == warm["plan_surprises"] == 0  # nobody was asked to leave
+    assert warm["cache"]["first_step_planned_ops"] > cold["ops"] * 3 // 4
+    assert warm["plan_surprises"] <= 2  # who had to leave beside the plan: where memory has holes depends on when copies end
 
 
 @pytest.mark.long

@@ -74,6 +74,14 @@ TEST(FindEntries, WhatThePlannedStepAloneDoesIsLeftOut) {
   EXPECT_EQ(places({10, 11, 12, 13, 14, 15}, {10, 11, 12, 50, 51, 13, 14, 15}), (Places{{0, 0}, {3, 5}}));
 }
 
+// Gradients of a large model are set to zero one by one.
+TEST(FindEntries, TheBeginMayBeFarInThePlannedStep) {
+  Keys first{1, 2}, planned;
+  for (std::uint64_t op = 0; op < 300; ++op) planned.push_back(7);
+  for (std::uint64_t op = 100; op < 400; ++op) first.push_back(op), planned.push_back(op);
+  EXPECT_EQ(places(first, planned), (Places{{2, 300}}));
+}
+
 TEST(FindEntries, OfStretchesAsLongTheFirstIsTaken) { EXPECT_EQ(places({7, 7, 7, 7, 7}, {7, 7, 7}), (Places{{0, 0}})); }
 
 TEST(FindEntries, AreNoneWhereStepsHaveLittleInCommon) {
