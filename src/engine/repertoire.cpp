@@ -30,6 +30,9 @@ constexpr std::size_t kMostFitting = 8;
 constexpr std::size_t kMostTrims = 8;       // of a script: sizes come again
 constexpr double kAlike = 0.01;             // a peak that much lower will do
 constexpr double kNearlyEnough = 1.05;      // times the peak a plan leaves at its own size
+constexpr double kInReach = 0.5;            // of the room: what takes more is near enough to it that something larger may have none
+constexpr double kWorthAsking = 1.05;       // times the peak that was last asked for
+constexpr double kUncounted = 0.05;         // of the room, as plans have it that leave something: copies on their way, rebuilds
 constexpr int kMostTries = 3;               // of plans for other sizes, on the training thread
 constexpr double kEqual = 1e-9;
 constexpr double kSameRoom = 0.02;          // of it: half of what plans leave free
@@ -268,6 +271,7 @@ Repertoire::Found Repertoire::find_script(Kind& kind, Bytes room) {
   const Bytes peak = live_curve(*kind.foreseen).peak + predicted->margin;
   if (peak <= room) {
     note_fitting(kind, now_);
+    stand_by(kind, now_, peak, room);
     return {.script = nullptr, .fits = true};
   }
   if (is_good) {
@@ -281,6 +285,7 @@ Repertoire::Found Repertoire::find_script(Kind& kind, Bytes room) {
 // leaves out, copies on their way and rebuilds, is more where the step is larger.
 Bytes Repertoire::leaves(const Made& made, Bytes room, Bytes peak) {
   const Script& script = *made.script;
+  if (script.planned_gaps() == 0) return room - part_of(room, kUncounted);  // at its own size nobody leaves
   const Bytes uncounted = std::max(std::min(script.budget(), made.room) - script.peak_beside_gaps(), 0_B);
   const double growth = std::max(static_cast<double>(peak.count) / static_cast<double>(std::max(made.peak, 1_B).count) - 1, 0.0);
   return script.peak_beside_gaps() + std::max(room - made.room, 0_B) - part_of(uncounted, growth);
@@ -317,6 +322,13 @@ void Repertoire::note_fitting(Kind& kind, const Signature& at) {
   kind.fitting.push_back(at);
 }
 
+// The first step that has no room comes before any plan for such, and what it lacks may be in the reserve of one that nearly had none.
+void Repertoire::stand_by(Kind& kind, const Signature& at, Bytes peak, Bytes room) {
+  if (peak < part_of(room, kInReach) || peak < part_of(kind.stood_by, kWorthAsking)) return;
+  kind.stood_by = peak;
+  ask(kind, round_up_to_grid(kind, at));
+}
+
 // Those for larger peaks are enough nearly always; none is, where this step is the largest so far: then the one for the
 // largest before it, with what its reserve adds, leaves the evictor little to do.
 Repertoire::Found Repertoire::find_enough(const Kind& kind, const Liveness& step, Bytes peak, Bytes room) {
@@ -324,6 +336,7 @@ Repertoire::Found Repertoire::find_enough(const Kind& kind, const Liveness& step
   for (const Made& one : kind.made) {
     if (one.script) made.push_back(&one);
   }
+  if (kind.standby) made.push_back(&*kind.standby);
   std::ranges::stable_sort(made, {}, &Made::peak);
   const Bytes least{static_cast<std::int64_t>(static_cast<double>(peak.count) * (1 - kAlike))};
   auto next = std::ranges::lower_bound(made, least, {}, &Made::peak);
@@ -492,7 +505,9 @@ std::optional<Bytes> Repertoire::begin_script(const Wanted& wanted, Bytes room) 
   made->asked = room;
   if (wanted.peak <= room) {
     made->script = nullptr;
-    return std::nullopt;
+    const Kind& kind = *find_kind(*wanted.order.kind);
+    const bool largest = std::ranges::none_of(kind.made, [&](const Made& one) { return one.peak > wanted.peak; });
+    if (!largest || wanted.peak < part_of(room, kInReach) || (kind.standby && kind.standby->peak >= wanted.peak)) return std::nullopt;
   }
   under_way_ = wanted.order;
   room_under_way_ = room;
@@ -501,7 +516,15 @@ std::optional<Bytes> Repertoire::begin_script(const Wanted& wanted, Bytes room) 
 
 void Repertoire::keep(std::shared_ptr<const Script> script) {
   Made* made = under_way_ ? find_ordered(*under_way_) : nullptr;
-  if (made != nullptr) made->script = std::move(script), made->room = room_under_way_, made->trims.clear();
+  if (made == nullptr) return;
+  made->room = room_under_way_;
+  made->trims.clear();
+  if (made->peak > room_under_way_) {
+    made->script = std::move(script);
+  } else if (script->gap_count() > 0) {
+    Made& standby = find_kind(*under_way_->kind)->standby.emplace(*made);
+    standby.script = std::move(script);
+  }
 }
 
 std::size_t Repertoire::script_count() const {
@@ -515,6 +538,8 @@ void Repertoire::change_room() {
     std::erase_if(kind.made, [](const Made& made) { return !made.script; });
     kind.asked.clear(), kind.fitting.clear();
     kind.strays = 0;
+    kind.standby.reset();
+    kind.stood_by = 0_B;
   }
   watching_ = false;
 }

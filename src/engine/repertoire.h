@@ -86,7 +86,8 @@ class Repertoire {
   };
   // Without the engine's lock, on any thread. Empty: it cannot be told.
   [[nodiscard]] static std::optional<Wanted> foresee(Order order);
-  // What to plan in. Empty: it needs no script, because all of it has room in `room`, or is no longer wanted.
+  // What to plan in. Empty: it needs no script, because all of it has room in `room`, or is no longer wanted. One for the largest size
+  // that has room is wanted all the same, for its reserve.
   [[nodiscard]] std::optional<Bytes> begin_script(const Wanted& wanted, Bytes room);
   // For what begin_script was told last; a better one replaces it.
   void keep(std::shared_ptr<const Script> script);
@@ -134,6 +135,8 @@ class Repertoire {
     std::uint64_t used = 0;              // when last
     int strays = 0;                      // steps in a row that were taken for it and went another way
     std::size_t ordered = 0;             // sizes, ever
+    std::optional<Made> standby;         // for a size that has room: its script is all reserve, for the first that has none
+    Bytes stood_by;                      // the peak that one was last asked for
     std::shared_ptr<Liveness> foreseen;  // the step at hand
 
     void learn(Lesson& more);  // in exchange for what was known before
@@ -167,6 +170,7 @@ class Repertoire {
   [[nodiscard]] static Found find_enough(const Kind& kind, const Liveness& step, Bytes peak, Bytes room);
   [[nodiscard]] static bool is_below_fitting(const Kind& kind, const Signature& at);
   static void note_fitting(Kind& kind, const Signature& at);
+  static void stand_by(Kind& kind, const Signature& at, Bytes peak, Bytes room);
   static void ask(Kind& kind, const Signature& at);
   static void ask_again(Kind& kind, Made& made, Bytes room);
   [[nodiscard]] static std::optional<Signature> find_hole(Kind& kind);

@@ -366,6 +366,35 @@ TEST(Repertoire, APlanForALargerSizeIsTakenWhereThereIsNoOther) {
   EXPECT_TRUE(repertoire.is_asked());
 }
 
+TEST(Repertoire, OneScriptStandsByWhereAllThatIsKnownHasRoom) {
+  Repertoire repertoire;
+  for (const int length : {100, 200, 150}) repertoire.observe(with_a_gap(length));
+  const Bytes room = peak_of(*with_a_gap(240));
+  const auto wanted = next_wanted(repertoire, room);  // the largest
+  ASSERT_TRUE(wanted);
+  EXPECT_LE(wanted->peak, room);
+  std::vector<PlannedGap> reserve;
+  for (const Gap& gap : find_gaps(*wanted->step)) {
+    if (gap.ends == GapEnd::access && wanted->step->storages()[gap.storage].size > 100_KiB) reserve.push_back({.gap = gap, .remedy = Remedy::drop});
+  }
+  ASSERT_EQ(reserve.size(), 1u);
+  repertoire.keep(std::make_shared<const Script>(*wanted->order.steps, *wanted->step, Plan{}, room, nullptr, std::vector<OpPlace>{}, /*any_size=*/true, reserve));
+  EXPECT_FALSE(next_wanted(repertoire, room));
+
+  const auto found_for = [&](std::int64_t length) {
+    repertoire.begin_step();
+    repertoire.op(11, {{{Bytes{8 * length}}, {}, {Bytes{4096 * length}}}});
+    return repertoire.find_script(room);
+  };
+
+  EXPECT_TRUE(found_for(190).fits);
+  const auto larger = found_for(300);
+  EXPECT_TRUE(larger.extended);
+  EXPECT_EQ(larger.spared, std::vector<bool>{false});
+  repertoire.change_room();
+  EXPECT_EQ(found_for(300).script, nullptr);
+}
+
 TEST(Repertoire, AStepThatWentAnotherWayOnceDoesNotStandBeforeTheOthers) {
   Repertoire repertoire;
   for (const int length : {100, 200, 150}) repertoire.observe(recorded(length));

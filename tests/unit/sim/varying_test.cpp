@@ -29,6 +29,23 @@ TEST(VaryingRun, AStepLargerThanAnyPlannedForGoesByThePlanOfAnotherAndItsReserve
   EXPECT_FALSE(run.player().unfit());
 }
 
+// All sizes that are known have room, so nothing leaves in their steps.
+TEST(VaryingRun, TheFirstStepThatHasNoRoomGoesByTheReserveOfOneThatHad) {
+  const Bytes budget = VaryingRun::peak_of(210);
+  VaryingRun run(budget);
+  (void)run.play(230);  // somebody had to leave once: sizes are learnt
+  run.learn({100, 200, 150, 180});
+  ASSERT_EQ(run.play(200).evictions, 0);
+
+  const EngineStats larger = run.play(300);
+
+  EXPECT_EQ(larger.extended_plans, 1);
+  EXPECT_EQ(larger.planned_steps, 1);
+  EXPECT_EQ(larger.surprises, 0);
+  EXPECT_LE(larger.peak_reserved, budget);
+  EXPECT_FALSE(run.player().unfit());
+}
+
 // A planner that takes its time, on the calling thread.
 FakeDevice* host = nullptr;
 int plans_made = 0;
