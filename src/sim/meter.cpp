@@ -7,6 +7,7 @@ namespace spillway {
 namespace {
 
 constexpr std::size_t kMostAhead = kTickWindow / 8;
+constexpr std::uint64_t kMostTicks = kTickWindow / 2;  // of anybody: who leaves between two marks has one, too
 
 }  // namespace
 
@@ -17,8 +18,9 @@ Meter::Meter(Device& device, StreamId stream) : device_(device), stream_(stream)
 
 // As a card's queue of launches does, so many marks ahead the host waits: the device forgets times.
 void Meter::mark(Spent kind, Nanos nominal) {
-  if (waiting_.size() >= kMostAhead) read();
-  if (waiting_.size() >= kMostAhead) read(/*all=*/true);
+  const auto far_ahead = [&] { return waiting_.size() >= kMostAhead || (!waiting_.empty() && waiting_.back().tick.value - last_.value >= kMostTicks); };
+  if (far_ahead()) read();
+  if (far_ahead()) read(/*all=*/true);
   waiting_.push_back({.tick = device_.record(stream_), .kind = kind, .nominal = nominal, .host = device_.now()});
 }
 
