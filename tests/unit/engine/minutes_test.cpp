@@ -139,7 +139,7 @@ TEST_F(MinutesTest, TellWhatThePartsOfAKernelTookOneAfterTheOther) {
     std::vector<std::jthread> parts;
     for (int part = 0; part < kParts; ++part) {
       parts.emplace_back([&] {
-        for (int i = 0; i < kTimes; ++i) EXPECT_TRUE(told->free(told->try_allocate(400_KiB, device.caller_stream())->data));
+        for (int i = 0; i < kTimes; ++i) EXPECT_TRUE(told->free(told->try_allocate(200_KiB, device.caller_stream())->data));
       });
     }
   }
