@@ -20,8 +20,9 @@ std::vector<Use> uses_of(const Sides& sides) {
 Rebuild::~Rebuild() {
   free_for_now();
   free_siblings();
-  for (const auto& [gone, made] : temporaries_) free(made);
   for (Record* record : partial_) free(record);
+  const auto lock = player_.engine().lock();
+  for (const auto& [gone, made] : temporaries_) player_.engine().return_sides({&made, 1});
 }
 
 void Rebuild::free(Record* record) {
@@ -109,12 +110,18 @@ void Rebuild::make_dead(const Recipe& recipe, const Record& wanted) {
     Record* made = make(*source);
     temporaries_.emplace_back(source, made);
     player_.rebuilt_ += made->size;
+    const auto lock = player_.engine().lock();
+    player_.engine().keep_temporary(made);
   }
 }
 
-void Rebuild::add_living(const Recipe& recipe, const Record& wanted, std::vector<Use>& uses) const {
+// What it reads: those that live, and for the others their temporaries, which may have left meanwhile.
+void Rebuild::add_sources(const Recipe& recipe, const Record& wanted, std::vector<Use>& uses) const {
   for (const Ingredient& ingredient : recipe.ingredients) {
-    if (ingredient.record != &wanted && ingredient.record->residence != Residence::gone) uses.push_back({ingredient.record, false});
+    Record* source = ingredient.record;
+    if (source == &wanted) continue;
+    if (source->residence == Residence::gone) source = std::ranges::find(temporaries_, source, [](const auto& one) { return one.first; })->second;
+    uses.push_back({source, false});
   }
 }
 
@@ -148,7 +155,7 @@ Record* Rebuild::run(OpRecipe& recipe, const Record& wanted, Record* so_far) {
   const Sides sides(player_.engine(), recipe, wanted);
   std::vector<Use> uses = uses_of(sides);
   const bool lean = !uses.empty();
-  add_living(recipe, wanted, uses);
+  add_sources(recipe, wanted, uses);
   run_with(uses, wanted, so_far, [&] { return lean ? execute_lean(recipe, wanted, recipe.lean_time) : execute(recipe, wanted); });
   settle_siblings(recipe);
   return so_far;
@@ -159,7 +166,7 @@ Record* Rebuild::run_at_once(const Pass& pass, const Record& wanted) {
   const Sides sides(player_.engine(), *pass.readers.front(), *pass.first);
   std::vector<Use> uses = uses_of(sides);
   if (uses.empty()) return nullptr;
-  for (const OpRecipe* reader : pass.readers) add_living(*reader, *pass.first, uses);
+  for (const OpRecipe* reader : pass.readers) add_sources(*reader, *pass.first, uses);
   Record* made = nullptr;
   run_with(uses, wanted, made, [&] { return execute_lean(*(pass.first == &wanted ? pass.readers.front() : pass.readers.back()), wanted, pass.time); });
   return made;

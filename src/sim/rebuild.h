@@ -1,6 +1,6 @@
 // One rebuild of a dropped storage on the simulated card: its recipes run again, in order.
 //
-// As the torch adapter does it: dead ancestors become temporaries that live as long as the rebuild, an op makes all its
+// As the torch adapter does it: dead ancestors become temporaries that live as long as the rebuild and may leave between its ops, an op makes all its
 // results and takes its workspace, and results whose own storages are dropped go home with the one that was wanted. A lean
 // rebuild makes that one alone, and so does one pass over several ops: see Note [Lean rebuilds] in engine/recipe.h.
 #pragma once
@@ -42,7 +42,7 @@ class Rebuild {
   // Null when its sides are not there: then the ops run one by one.
   [[nodiscard]] Record* run_at_once(const Pass& pass, const Record& wanted);
   void make_dead(const Recipe& recipe, const Record& wanted);
-  void add_living(const Recipe& recipe, const Record& wanted, std::vector<Use>& uses) const;
+  void add_sources(const Recipe& recipe, const Record& wanted, std::vector<Use>& uses) const;
   template <class Execute>
   void run_with(const std::vector<Use>& uses, const Record& wanted, Record*& so_far, Execute execute);
   [[nodiscard]] Record* take_memory(const OpRecipe& recipe, const Record& wanted);
