@@ -218,17 +218,23 @@ std::shared_ptr<const Script> script_of(const KeptSteps& kept, const Costs& cost
   throw InputError("a plan that was kept is none for the steps beside it: they are not used");
 }
 
-std::string StepStore::path_of(StepKey key) const {
+std::string StepStore::name_of(StepKey key) {
   char name[48];
   std::snprintf(name, sizeof name, "%016llx-%016llx.steps", static_cast<unsigned long long>(key.begin), static_cast<unsigned long long>(key.whole));
-  return folder_ + "/" + name;
+  return name;
 }
 
 KeptSteps StepStore::load(StepKey key) const {
-  std::ifstream file(path_of(key), std::ios::binary);
+  const std::string path = path_of(key);
+  std::ifstream file(path, std::ios::binary);
   if (!file) return {};
-  const std::vector<char> bytes{std::istreambuf_iterator<char>(file), {}};
-  return decode_steps({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()}, writer_, path_of(key));
+  std::vector<char> bytes;
+  try {
+    bytes.assign(std::istreambuf_iterator<char>(file), {});
+  } catch (const std::ios_base::failure&) {  // of the buffer itself: a folder, or a file on a disk that fails
+    throw InputError("the kept steps in " + path + " cannot be read: they are not used");
+  }
+  return decode_steps({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()}, writer_of(key), path);
 }
 
 std::vector<StepKey> StepStore::find(std::uint64_t begin) const {
@@ -248,7 +254,7 @@ std::vector<StepKey> StepStore::find(std::uint64_t begin) const {
 }
 
 void StepStore::save(StepKey key, const KeptSteps& kept) const {
-  const std::vector<std::uint8_t> bytes = encode_steps(kept, writer_);
+  const std::vector<std::uint8_t> bytes = encode_steps(kept, writer_of(key));
   const std::string path = path_of(key), part = path + "." + std::to_string(::getpid());  // several runs may keep the same
   std::error_code failed;
   std::filesystem::create_directories(folder_, failed);

@@ -59,7 +59,10 @@ class StepStore {
   void save(StepKey key, const KeptSteps& kept) const;
 
  private:
-  [[nodiscard]] std::string path_of(StepKey key) const;
+  [[nodiscard]] static std::string name_of(StepKey key);
+  [[nodiscard]] std::string path_of(StepKey key) const { return folder_ + "/" + name_of(key); }
+  // For one run alone: under another name it is of no use.
+  [[nodiscard]] std::string writer_of(StepKey key) const { return writer_ + " for " + name_of(key); }
 
   std::string folder_, writer_;
 };

@@ -150,6 +150,25 @@ TEST(StepStore, AFolderKeepsStepsByTheRunsFirstStep) {
   std::filesystem::remove_all(folder);
 }
 
+TEST(StepStore, AFileUnderTheNameOfAnotherRunIsRefused) {
+  const auto folder = std::filesystem::path(::testing::TempDir()) / "renamed";
+  std::filesystem::remove_all(folder);
+  const StepStore store(folder.string(), "us");
+  store.save({5, 7}, {{recorded(100)}});
+  std::filesystem::rename(folder / "0000000000000005-0000000000000007.steps", folder / "0000000000000005-0000000000000008.steps");
+
+  EXPECT_THROW((void)store.load({5, 8}), InputError);
+  std::filesystem::remove_all(folder);
+}
+
+TEST(StepStore, WhatCannotBeReadIsRefusedByName) {
+  const auto folder = std::filesystem::path(::testing::TempDir()) / "unreadable";
+  std::filesystem::create_directories(folder / "0000000000000005-0000000000000007.steps");
+
+  EXPECT_THROW((void)StepStore(folder.string(), "us").load({5, 7}), InputError);
+  std::filesystem::remove_all(folder);
+}
+
 // Whoever began alike is looked at, and not a whole folder of them.
 TEST(StepStore, OfManyThatBeganAlikeTheLatestFewAreFound) {
   const auto folder = std::filesystem::path(::testing::TempDir()) / "many_kept";
