@@ -2,8 +2,8 @@
 //
 // Memory is counted as the engine counts it: a returning storage from the start of its way in, a leaving one until the
 // end of its way out, and a leaving one is waited for only when its bytes are needed. A storage that is not there when an
-// op wants it is fetched or rebuilt first (rebuilt while others are on the link), and a rebuild brings its living ancestors home, mostly for good, and its dead ones
-// for as long as it runs.
+// op wants it is fetched or rebuilt first, those on the link being waited for last, and a rebuild brings its living ancestors home,
+// mostly for good, and its dead ones for as long as it runs.
 #pragma once
 
 #include <deque>

@@ -344,10 +344,11 @@ void Encore::take_over_leads(Words& words) {
 
 std::shared_ptr<const Script> Encore::find_script(std::uint64_t number) {
   if (!lines_.empty()) scripts_.push_back(std::make_shared<const Script>(parse_lines(std::exchange(lines_, {}))));
-  const auto& places = number == 0 || number > scripts_.size() ? nullptr : scripts_[number - 1]->places();
-  if (places && !places->lie_in(engine_.placed())) lose("a script with places where there are none");
   if (number > scripts_.size()) lose("a script that was not told");
-  return number == 0 ? nullptr : scripts_[number - 1];
+  if (number == 0) return nullptr;
+  const auto& script = scripts_[number - 1];
+  if (script->places() && !script->places()->lie_in(engine_.placed())) lose("a script with places where there are none");
+  return script;
 }
 
 Use Encore::read_use(Words& words) {

@@ -1,8 +1,9 @@
 // One rebuild of a dropped storage on the simulated card: its recipes run again, in order.
 //
-// As the torch adapter does it: dead ancestors become temporaries that live as long as the rebuild and may leave between its ops, an op makes all its
-// results and takes its workspace, and results whose own storages are dropped go home with the one that was wanted. A lean
-// rebuild makes that one alone, and so does one pass over several ops: see Note [Lean rebuilds] in engine/recipe.h.
+// As the torch adapter does it: dead ancestors become temporaries that live as long as the rebuild and may leave between its
+// ops, an op makes all its results and takes its workspace, and results whose own storages are dropped go home with the one
+// that was wanted. A lean rebuild makes that one alone, and so does one pass over several ops: see Note [Lean rebuilds] in
+// engine/recipe.h.
 #pragma once
 
 #include <optional>
