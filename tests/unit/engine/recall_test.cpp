@@ -1,8 +1,10 @@
 // A run whose first step goes by what a run before it left.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <random>
+#include <string>
 
 #include "plan/policies.h"
 #include "unit/engine/engine_fixture.h"
@@ -142,7 +144,7 @@ class RecallTest : public testing::Test {
     store().save(key(), kept);
   }
 
-  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / "recall_test";
+  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / ("recall_test_" + std::to_string(::getpid()));  // tests run side by side
 };
 
 TEST_F(RecallTest, AFirstStepGoesByThePlanOfTheRunBefore) {

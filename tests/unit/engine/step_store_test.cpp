@@ -1,6 +1,7 @@
 #include "engine/step_store.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
@@ -32,6 +33,11 @@ std::shared_ptr<const RecordedSteps> recorded(std::int64_t length) {
 }
 
 Liveness planned(const RecordedSteps& steps) { return Liveness(steps.trace, *find_step(steps.trace, StepRecorder::kStep)); }
+
+// Tests of several builds may run side by side.
+std::filesystem::path own_folder(const std::string& name) {
+  return std::filesystem::path(::testing::TempDir()) / (name + "_" + std::to_string(::getpid()));
+}
 
 TEST(StepStore, StepsComeBackAsTheyWere) {
   const KnownSteps before{recorded(100), recorded(300)};
@@ -134,7 +140,7 @@ TEST(StepStore, FilesOfAnOlderVersionAreToldApart) {
 }
 
 TEST(StepStore, AFolderKeepsStepsByTheRunsFirstStep) {
-  const auto folder = std::filesystem::path(::testing::TempDir()) / "kept" / "steps";
+  const auto folder = own_folder("kept") / "steps";
   std::filesystem::remove_all(folder);
   const StepStore store(folder.string(), "us");
   EXPECT_TRUE(store.load({5, 7}).steps.empty());
@@ -151,7 +157,7 @@ TEST(StepStore, AFolderKeepsStepsByTheRunsFirstStep) {
 }
 
 TEST(StepStore, AFileUnderTheNameOfAnotherRunIsRefused) {
-  const auto folder = std::filesystem::path(::testing::TempDir()) / "renamed";
+  const auto folder = own_folder("renamed");
   std::filesystem::remove_all(folder);
   const StepStore store(folder.string(), "us");
   store.save({5, 7}, {{recorded(100)}});
@@ -162,7 +168,7 @@ TEST(StepStore, AFileUnderTheNameOfAnotherRunIsRefused) {
 }
 
 TEST(StepStore, WhatCannotBeReadIsRefusedByName) {
-  const auto folder = std::filesystem::path(::testing::TempDir()) / "unreadable";
+  const auto folder = own_folder("unreadable");
   std::filesystem::create_directories(folder / "0000000000000005-0000000000000007.steps");
 
   EXPECT_THROW((void)StepStore(folder.string(), "us").load({5, 7}), InputError);
@@ -171,7 +177,7 @@ TEST(StepStore, WhatCannotBeReadIsRefusedByName) {
 
 // Whoever began alike is looked at, and not a whole folder of them.
 TEST(StepStore, OfManyThatBeganAlikeTheLatestFewAreFound) {
-  const auto folder = std::filesystem::path(::testing::TempDir()) / "many_kept";
+  const auto folder = own_folder("many_kept");
   std::filesystem::remove_all(folder);
   const StepStore store(folder.string(), "us");
   for (std::uint64_t run = 1; run <= 6; ++run) {
