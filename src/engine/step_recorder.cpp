@@ -89,7 +89,8 @@ void StepRecorder::op(const OpNote& note, OpKey key) {
                                       .inputs = list(note.inputs),
                                       .outputs = list(note.outputs),
                                       .mutated = list(note.mutated),
-                                      .aliased = list(note.aliased)});
+                                      .aliased = list(note.aliased),
+                                      .again = note.again});
 }
 
 bool StepRecorder::end_step() {

@@ -17,7 +17,7 @@ Event as_event(const OpView& op) {
   const auto list = [](std::span<const StorageId> ids) { return std::vector<StorageId>(ids.begin(), ids.end()); };
   return Op{op.index,     op.name,      op.phase,      op.job,     op.step,         op.stream,        op.start,         op.duration,
             op.transient, op.workspace, op.replayable, op.why_not, list(op.inputs), list(op.outputs), list(op.mutated), list(op.aliased),
-            op.lean};
+            op.lean,      op.again};
 }
 
 Event as_event(const CallView& call) { return Call{call.kind, {call.words.begin(), call.words.end()}}; }
@@ -216,7 +216,8 @@ void Tape::op(const OpNote& note) {
                .outputs = numbers_of(note.outputs, lists_[1]),
                .mutated = numbers_of(note.mutated, lists_[2]),
                .aliased = numbers_of(note.aliased, lists_[3]),
-               .lean = note.lean};
+               .lean = note.lean,
+               .again = note.again};
   if (note.timed) waiting_.push_back({.event = as_event(op), .copy = {}, .timed = true});
   else write(op);
 }

@@ -31,7 +31,7 @@ struct OpNote {
   Nanos start, duration;
   Bytes transient;
   bool timed = false;        // the device measures it: its duration is told at the step's end
-  Nanos lean;                // of a lean rebuild of its first result; as in Op
+  Nanos lean, again;         // of a lean rebuild of its first result; of making all of them again: as in Op
   bool replayable = true;    // operators of its kind may be
   std::string_view why_not;  // this call may not be, because; empty: it may
   std::span<const StorageId> inputs, outputs, mutated, aliased;

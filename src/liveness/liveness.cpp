@@ -1,5 +1,7 @@
 #include "liveness/liveness.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "liveness/walk.h"
 
@@ -21,6 +23,12 @@ StepWalk walk(const Trace& trace, const WholeStep& step) {
 // Turns counts, shifted by one, into the places where each part begins.
 void add_up(std::vector<std::uint32_t>& counts) {
   for (std::size_t i = 1; i < counts.size(); ++i) counts[i] += counts[i - 1];
+}
+
+// What it takes to make it again changes alike.
+void set_duration(LiveOp& op, Nanos duration) {
+  if (op.again > 0_ns && op.duration > 0_ns) op.again = Nanos{std::max<std::int64_t>(op.again.count * duration.count / op.duration.count, 1)};
+  op.duration = duration;
 }
 
 }  // namespace
@@ -58,7 +66,7 @@ void Liveness::set_figures(const StepFigures& figures) {
   SPILLWAY_ENSURE(figures.sizes.size() == storages_.size() && figures.ops.size() == ops_.size(), "the figures are those of this step");
   for (StoragePlace at = 0; at < storage_count(); ++at) storages_[at].size = figures.sizes[at];
   for (OpPlace at = 0; at < op_count(); ++at) {
-    ops_[at].duration = figures.ops[at].duration;
+    set_duration(ops_[at], figures.ops[at].duration);
     ops_[at].transient = figures.ops[at].transient;
     ops_[at].workspace = figures.ops[at].workspace;
     ops_[at].made = 0_B;

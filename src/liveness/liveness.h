@@ -36,6 +36,7 @@ struct Access {
 
 struct LiveOp {
   Nanos duration;
+  Nanos again;                 // as in the trace: zero where running it again takes as long
   Bytes transient, workspace;  // as in the trace: transient includes what the op makes
   Bytes made;                  // sizes of the storages it makes
   OpIndex index;               // in the trace
@@ -44,6 +45,8 @@ struct LiveOp {
   bool replayable = false;
   bool view = false;       // makes nothing but views
   std::uint8_t lists = 0;  // not 0: may run in pieces, whose largest is one storage out of each of so many lists
+
+  [[nodiscard]] Nanos time_again() const { return again > 0_ns ? again : duration; }
 };
 
 struct LiveStorage {

@@ -98,6 +98,7 @@ void StepWalk::inside(const Event& event, const Trace& trace) {
 
 void StepWalk::add_op(const Op& op, const Trace& trace) {
   LiveOp& added = ops.emplace_back(LiveOp{.duration = op.duration,
+                                          .again = op.again,
                                           .transient = op.transient,
                                           .workspace = op.workspace,
                                           .index = op.index,

@@ -116,7 +116,7 @@ OpPlace Problem::straight_from(OpPlace writer, OpPlace op) const {
 }
 
 Nanos Problem::rerun_time(OpPlace writer, bool lean) const {
-  const Nanos whole = step_.ops()[writer].duration;
+  const Nanos whole = step_.ops()[writer].time_again();
   if (lean && made_[writer].empty()) return std::min(lean_[writer], whole);
   return (lean ? std::min(lean_[writer], whole) : whole) + costs_.per_replay;
 }

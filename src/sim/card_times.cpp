@@ -38,7 +38,7 @@ Trace scale_times(Trace trace, const Card& from, const Card& to) {
   for (Event& event : trace.events) {
     auto* op = std::get_if<Op>(&event);
     if (op == nullptr) continue;
-    op->lean = op->lean <= kShortest ? op->lean : std::max(kShortest, times(op->lean, memory));
+    for (Nanos* time : {&op->lean, &op->again}) *time = *time <= kShortest ? *time : std::max(kShortest, times(*time, memory));
     if (op->duration <= kShortest) continue;
     const double factor = is_arithmetic(trace.names.at(op->name.index)) ? arithmetic : memory;
     op->duration = std::max(kShortest, times(op->duration, factor));

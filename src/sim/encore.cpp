@@ -172,7 +172,7 @@ void Encore::expect_failure(bool failed) {
 void Encore::tell(const Op& op) {
   const auto lock = engine_.lock();
   engine_.note_step_op({.name = trace_.name(op.name), .phase = op.phase, .stream = op.stream, .start = device_.now(), .duration = op.duration,
-                        .transient = op.transient, .lean = op.lean, .replayable = op.replayable, .why_not = trace_.name(op.why_not),
+                        .transient = op.transient, .lean = op.lean, .again = op.again, .replayable = op.replayable, .why_not = trace_.name(op.why_not),
                         .inputs = op.inputs, .outputs = op.outputs, .mutated = op.mutated, .aliased = op.aliased}, {});
   ++ops_;
 }

@@ -249,7 +249,7 @@ void Player::tell(const ScoreOp& op, std::span<const Use> uses, std::span<Record
     if (std::ranges::find(outputs, use.record) != outputs.end()) aliased.push_back(use.record->id);
   }
   engine_.note_step_op({.name = op.name, .phase = op.phase, .stream = compute_, .start = begin, .duration = op.duration,
-                        .transient = engine_.peak_in_op(), .timed = slow_clock_ > 0 && engine_.wants_times(), .lean = op.lean, .replayable = op.replayable, .why_not = op.why_not,
+                        .transient = engine_.peak_in_op(), .timed = slow_clock_ > 0 && engine_.wants_times(), .lean = op.lean, .again = op.again, .replayable = op.replayable, .why_not = op.why_not,
                         .inputs = in, .outputs = out, .mutated = mutated, .aliased = aliased}, {.shape = op.shape, .sized = op.key});
 }
 
@@ -271,8 +271,8 @@ void Player::keep_recipe(const ScoreOp& op, std::span<const Use> uses) {
   for (const Use& use : uses) {
     if (!use.write) recipe->ingredients.push_back({use.record, use.record->epoch});
   }
-  recipe->time = op.duration;
-  recipe->lean_time = std::min(op.lean, op.duration);
+  recipe->time = op.time_again();
+  recipe->lean_time = std::min(op.lean, recipe->time);
   recipe->step = engine_.step();
   recipe->traced = engine_.tape().latest_op();
   if (self != nullptr) {

@@ -203,11 +203,11 @@ Record* Rebuild::execute(OpRecipe& recipe, const Record& wanted) {
   Record* workspace = op.workspace > 0_B ? player_.allocate(op.workspace, op.name) : nullptr;
   player_.meter_.mark(Spent::room);
   const Nanos begin = player_.device_.now();
-  player_.device_.compute(player_.compute_, op.duration);
-  player_.meter_.mark(Spent::rebuilds, op.duration);
+  player_.device_.compute(player_.compute_, op.time_again());
+  player_.meter_.mark(Spent::rebuilds, op.time_again());
   free(workspace);
   free_for_now();
-  latest_ = {recipe.traced, begin, op.duration};
+  latest_ = {recipe.traced, begin, op.time_again()};
   return made;
 }
 

@@ -86,6 +86,7 @@ class ScoreReader {
     made.phase = op.phase;
     made.duration = op.duration;
     made.lean = op.lean;
+    made.again = op.again;
     made.replayable = op.replayable;
     made.workspace = std::max(op.transient - most_inside(made), 0_B);
     const bool makes = std::ranges::any_of(made.inside, [&](const Cue& cue) { return cue.birth && contains(made.outputs, cue.storage); });

@@ -25,12 +25,15 @@ struct ScoreOp {
   std::uint64_t shape = 0, key = 0;  // as the engine knows ops: what it is; and how large its arguments are
   Nanos duration;
   Nanos lean;                      // as in Op
+  Nanos again;                     // likewise
   Bytes workspace;                 // beyond what is born in it
   bool replayable = false;
   bool view = false;               // reads nothing: nobody need be there for it
   bool in_place = false;           // makes nothing: it changes its one written argument
   std::vector<StoragePlace> inputs, mutated, outputs;  // inputs: those it does not write; outputs: aliases of inputs, too
   std::vector<Cue> before, inside;
+
+  [[nodiscard]] Nanos time_again() const { return again > 0_ns ? again : duration; }
 };
 
 struct Score {

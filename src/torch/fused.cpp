@@ -15,10 +15,6 @@ namespace {
 
 constexpr std::size_t kMost = 3;  // norm, add, relu
 
-bool is_known(caffe2::TypeMeta dtype) {
-  return dtype == caffe2::TypeMeta::Make<float>() || dtype == caffe2::TypeMeta::Make<c10::Half>() || dtype == caffe2::TypeMeta::Make<c10::BFloat16>();
-}
-
 bool lies_like(const TensorFacts& one, const TensorFacts& other) {
   return one.sizes == other.sizes && one.strides == other.strides && one.dtype == other.dtype;
 }
@@ -27,9 +23,7 @@ bool lies_like(const TensorFacts& one, const TensorFacts& other) {
 bool is_norm(const TorchRecipe& recipe) {
   if (recipe.lean == nullptr || recipe.lean->fuses != Fuses::changes || recipe.tensors.empty() || recipe.tensors[0].position != 0) return false;
   const TensorFacts& made = recipe.results[0];
-  std::int64_t count = 1;
-  for (const std::int64_t size : made.sizes) count *= size;
-  return is_known(made.dtype) && made.sizes.size() == 4 && made.offset == 0 && count < std::numeric_limits<std::int32_t>::max() &&
+  return is_known(made.dtype) && made.sizes.size() == 4 && made.offset == 0 && is_small(made) &&
          order_of(made) != Order::other && lies_like(recipe.tensors[0].facts, made);
 }
 
@@ -128,6 +122,16 @@ bool is_contiguous(const TensorFacts& facts) {
     if (facts.sizes[at] == 0 || (facts.sizes[at] > 1 && facts.strides[at] != stride)) return false;
   }
   return true;
+}
+
+bool is_small(const TensorFacts& facts) {
+  std::int64_t count = 1;
+  for (const std::int64_t size : facts.sizes) count *= size;
+  return count < std::numeric_limits<std::int32_t>::max();
+}
+
+bool is_known(caffe2::TypeMeta dtype) {
+  return dtype == caffe2::TypeMeta::Make<float>() || dtype == caffe2::TypeMeta::Make<c10::Half>() || dtype == caffe2::TypeMeta::Make<c10::BFloat16>();
 }
 
 bool has_fused_kernels() { return run_fused_cuda != nullptr; }

@@ -37,8 +37,10 @@ struct FusedChain {
 [[nodiscard]] const TensorFacts* find_source(const TorchRecipe& recipe);
 [[nodiscard]] bool may_read_straight(const TorchRecipe& recipe, const TensorFacts& source);
 [[nodiscard]] bool is_contiguous(const TensorFacts& facts);
+[[nodiscard]] bool is_small(const TensorFacts& facts);  // 32 bits index it
 
 [[nodiscard]] bool has_fused_kernels();
+[[nodiscard]] bool is_known(caffe2::TypeMeta dtype);  // to them
 struct FusedCall {
   const FusedChain& chain;
   at::Tensor x = {}, weight = {}, bias = {};  // weight, bias, z: may be undefined

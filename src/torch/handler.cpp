@@ -224,7 +224,7 @@ class Call {
     const auto view = [](const Ids& ids) { return std::span<const StorageId>(ids.data(), ids.size()); };
     engine_.note_step_op({.name = op_.schema().name(), .phase = current_phase(), .stream = adapter_.stream(), .start = begin_,
                        .duration = adapter_.device().now() - begin_, .transient = engine_.peak_in_op(),
-                       .timed = timed_, .lean = recipe_ && (recipe_->lean != nullptr || recipe_->rides || recipe_->straight) ? recipe_->lean_time : 0_ns, .replayable = traits_.replay != Replay::never, .why_not = why_not(), .inputs = view(inputs),
+                       .timed = timed_, .lean = recipe_ && (recipe_->lean != nullptr || recipe_->rides || recipe_->straight) ? recipe_->lean_time : 0_ns, .again = again_time_, .replayable = traits_.replay != Replay::never, .why_not = why_not(), .inputs = view(inputs),
                        .outputs = view(outputs), .mutated = view(mutated), .aliased = view(aliased)}, key_);
   }
 
@@ -281,7 +281,7 @@ class Call {
       if (use.write && !(in_place && use.record == uses_[0].record)) engine_.clear_recipes(use.record);
     }
     if (!recipe_) return;
-    recipe_->time = time_taken(engine_.made_in_op());
+    recipe_->time = again_time_ > 0_ns ? again_time_ : time_taken(engine_.made_in_op());
     recipe_->step = engine_.step();
     recipe_->traced = engine_.tape().latest_op();
     if (in_place) {
@@ -297,7 +297,7 @@ class Call {
     return roofline ? roofline->estimate(*recipe_, made) : adapter_.device().now() - begin_;
   }
 
-  // Whether a rule knows a cheaper way to the first result, and what it would read beside the op's arguments.
+  // Whether a rule knows a cheaper way to the first result, and what it would read beside the op's arguments, or one to all.
   void find_lean() {
     Bytes bytes;
     for (const c10::IValue& value : results()) {
@@ -305,10 +305,12 @@ class Call {
       if (!value.isTensor() || !tell_result(adapter_, value.toTensor(), facts) || facts.record->born < clock_) return;
       bytes += facts.record->size;
     }
+    const auto& roofline = adapter_.options().roofline;
+    recipe_->twin = roofline ? find_twin_rule(*recipe_, adapter_.options().where.type()) : nullptr;
+    if (recipe_->twin != nullptr) again_time_ = roofline->estimate_pass(*recipe_, bytes);
     if (recipe_->results[0].record->size < engine_.options().smallest) return;
     recipe_->lean = find_lean_rule(*recipe_, adapter_.options().where.type());
     if (recipe_->lean == nullptr) return;
-    const auto& roofline = adapter_.options().roofline;
     recipe_->lean_time = roofline ? roofline->estimate_pass(*recipe_, bytes) : time_taken({}) * recipe_->lean->percent / 100;
     for (std::uint16_t at = 1; at < recipe_->results.size(); ++at) recipe_->sides.push_back({at, recipe_->results[at].record->epoch});
   }
@@ -378,6 +380,7 @@ class Call {
   OpKey key_;
   bool timed_ = false;
   TorchRecipePtr recipe_;
+  Nanos again_time_;  // by the recipe's twin
   std::uint64_t clock_ = 0;
   ListBytes lists_;
   Nanos begin_;

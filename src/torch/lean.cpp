@@ -12,6 +12,8 @@
 
 namespace spillway {
 
+TwinResults run_max_pool_cuda(const TwinCall& call) __attribute__((weak));
+
 namespace {
 
 std::atomic<LeanMode> mode{LeanMode::proven};
@@ -81,8 +83,7 @@ at::Tensor dropout_cuda(const LeanCall& call) {
 bool is_whole_and_affine(const TorchRecipe& recipe) {
   if (!has_fused_kernels() || recipe.tensors.size() != 3 || recipe.tensors[1].position != 2 || recipe.tensors[2].position != 3) return false;
   const caffe2::TypeMeta dtype = recipe.results[0].dtype;
-  const bool known = dtype == caffe2::TypeMeta::Make<float>() || dtype == caffe2::TypeMeta::Make<c10::Half>() || dtype == caffe2::TypeMeta::Make<c10::BFloat16>();
-  return known && std::ranges::all_of(recipe.tensors, [&](const TensorSlot& slot) { return slot.facts.dtype == dtype && is_contiguous(slot.facts); });
+  return is_known(dtype) && std::ranges::all_of(recipe.tensors, [&](const TensorSlot& slot) { return slot.facts.dtype == dtype && is_contiguous(slot.facts); });
 }
 
 at::Tensor layer_norm(const LeanCall& call) {
@@ -115,7 +116,7 @@ at::Tensor max_pool(const LeanCall& call) {
   return with_shape(found, made.sizes, made.strides);
 }
 
-// On a card max pooling by its indices has other bits than the op in some channels-last shapes: no rule.
+// On a card max pooling by its indices has other bits than the op in some channels-last shapes: no rule, but a twin.
 constexpr std::array kRules = {
     LeanRule{"aten::native_batch_norm", c10::kCUDA, /*proven=*/true, /*sides=*/2, 40, trains, batch_norm, Fuses::changes},
     LeanRule{"aten::native_dropout", c10::kCUDA, /*proven=*/true, /*sides=*/1, 70, drops_some, dropout_cuda, Fuses::sums},
@@ -123,6 +124,33 @@ constexpr std::array kRules = {
     LeanRule{"aten::native_dropout", c10::kCPU, /*proven=*/true, /*sides=*/1, 40, drops_some, dropout_cpu},
     LeanRule{"aten::max_pool2d_with_indices", c10::kCPU, /*proven=*/true, /*sides=*/1, 50, lies_alike_and_keeps_nans, max_pool},
 };
+
+// --- twins ------------------------------------------------------------------------------------------------------------
+
+// What 32 bits can index. A pooling whose windows have gaps is another function on a card.
+bool pools_channels_last(const TorchRecipe& recipe) {
+  const TensorFacts* input = first_argument(recipe);
+  if (run_max_pool_cuda == nullptr || input == nullptr || !is_known(input->dtype) || recipe.tensors.size() != 1 || !is_small(*input)) return false;
+  const auto lies_well = [](const TensorFacts& facts) { return order_of(facts) == Order::channels_last; };
+  const auto spread = recipe.arguments[4].toIntVector();
+  return lies_well(*input) && std::ranges::all_of(recipe.results, lies_well) && recipe.results[0].dtype == input->dtype &&
+         std::ranges::all_of(spread, [](std::int64_t by) { return by == 1; });
+}
+
+TwinResults max_pool_again(const TwinCall& call) { return run_max_pool_cuda(call); }
+
+constexpr std::array kTwins = {
+    TwinRule{"aten::max_pool2d_with_indices", c10::kCUDA, /*proven=*/true, /*results=*/2, pools_channels_last, max_pool_again},
+};
+
+// Of this operator on this device, and trusted.
+template <class Rule, std::size_t kCount>
+const Rule* find_rule(const std::array<Rule, kCount>& rules, const TorchRecipe& recipe, c10::DeviceType where) {
+  const LeanMode now = mode.load(std::memory_order_relaxed);
+  const std::string_view name = recipe.op.schema().name();
+  const auto found = std::ranges::find_if(rules, [&](const Rule& rule) { return rule.op == name && rule.where == where; });
+  return found != rules.end() && (now == LeanMode::all || (now == LeanMode::proven && found->proven)) ? &*found : nullptr;
+}
 
 bool lies_as_before(const at::Tensor& made, const TensorFacts& before) {
   return made.sizes() == at::IntArrayRef(before.sizes) && made.strides() == at::IntArrayRef(before.strides) &&
@@ -153,18 +181,17 @@ Order order_of(const TensorFacts& facts) {
 void set_lean_mode(LeanMode wanted) { mode.store(wanted, std::memory_order_relaxed); }
 
 bool has_lean_rule(std::string_view op) {
-  return std::ranges::find(kRules, op, &LeanRule::op) != kRules.end();
+  return std::ranges::find(kRules, op, &LeanRule::op) != kRules.end() || std::ranges::find(kTwins, op, &TwinRule::op) != kTwins.end();
 }
 
 const LeanRule* find_lean_rule(const TorchRecipe& recipe, c10::DeviceType where) {
-  const LeanMode now = mode.load(std::memory_order_relaxed);
-  const std::string_view name = recipe.op.schema().name();
-  for (const LeanRule& rule : kRules) {
-    if (rule.op != name || rule.where != where) continue;
-    const bool trusted = now == LeanMode::all || (now == LeanMode::proven && rule.proven);
-    return trusted && recipe.results.size() == rule.sides + 1u && rule.applies(recipe) ? &rule : nullptr;
-  }
-  return nullptr;
+  const LeanRule* rule = find_rule(kRules, recipe, where);
+  return rule != nullptr && recipe.results.size() == rule->sides + 1u && rule->applies(recipe) ? rule : nullptr;
+}
+
+const TwinRule* find_twin_rule(const TorchRecipe& recipe, c10::DeviceType where) {
+  const TwinRule* rule = find_rule(kTwins, recipe, where);
+  return rule != nullptr && recipe.results.size() == rule->results && rule->applies(recipe) ? rule : nullptr;
 }
 
 // Past autocast as well as past us: the argument's dtypes are what they were.

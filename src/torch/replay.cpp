@@ -189,7 +189,7 @@ class Rebuild {
     const ReplayNote beside{latest_.op, latest_.start, 0_ns};  // its time is told already
     for (const auto& [position, storage] : siblings_) {
       Record* sibling = recipe.outputs[position];
-      if (sibling != nullptr && sibling->residence == Residence::dropped && sibling->recipes.size() == 1) hand_over(*sibling, storage, {&beside, 1});
+      if (sibling != nullptr && comes_home_beside(*sibling)) hand_over(*sibling, storage, {&beside, 1});
     }
   }
 
@@ -269,7 +269,7 @@ class Rebuild {
     const at::AutoDispatchBelowADInplaceOrView below;
     const c10::AutoGradMode grad(recipe.grad_mode);
     const Nanos begin = adapter_.device().now();
-    const bool lean = !sides.empty() && try_lean(recipe, stack, sides);
+    const bool lean = sides.empty() ? try_twin(recipe, wanted, stack) : try_lean(recipe, stack, sides);
     if (!lean) {
       const GeneratorGuard generator(engine_, recipe.generator.get());
       run_on_threads(recipe.threads, engine_.is_child(), [&] { recipe.op.redispatchBoxed(recipe.keys, &stack); });
@@ -295,6 +295,21 @@ class Rebuild {
     stack.emplace_back(std::move(made));
     return true;
   }
+
+  // Leaves the results on the stack, those nobody wants undefined; false, and the stack is as it was: the op has no twin.
+  bool try_twin(const TorchRecipe& recipe, const Record& wanted, torch::jit::Stack& stack) {
+    if (recipe.twin == nullptr) return false;
+    c10::SmallVector<bool, 2> needed;
+    {
+      const auto lock = engine_.lock();
+      for (const Record* made : recipe.outputs) needed.push_back(made == &wanted || (made != nullptr && comes_home_beside(*made)));
+    }
+    const TwinResults made = recipe.twin->run({.recipe = recipe, .arguments = stack, .wanted = {needed.data(), needed.size()}});
+    stack.assign(made.begin(), made.end());
+    return true;
+  }
+
+  static bool comes_home_beside(const Record& sibling) { return sibling.residence == Residence::dropped && sibling.recipes.size() == 1; }
 
   StoragePtr pick(const std::vector<Record*>& outputs, const Record& wanted, const torch::jit::Stack& stack) {
     StoragePtr made;

@@ -221,6 +221,7 @@ void put_back(TorchRecipe* recipe) {
   recipe->sides.clear();
   recipe->results.clear();
   recipe->lean = nullptr;
+  recipe->twin = nullptr;
   recipe->rides = recipe->straight = false;
   shelf.put(recipe);
 }

@@ -46,6 +46,7 @@ class GeneratorState {
 [[nodiscard]] std::unique_ptr<GeneratorState> save_generator(const c10::OperatorHandle& op, const torch::jit::Stack& stack, c10::Device where);
 
 struct LeanRule;
+struct TwinRule;
 
 class TorchRecipe final : public Recipe {
  public:
@@ -61,7 +62,8 @@ class TorchRecipe final : public Recipe {
   bool in_place = false;
   Arithmetic arithmetic = Arithmetic::little;
   const LeanRule* lean = nullptr;      // how its first result is made again from its sides; see lean.h
-  std::vector<TensorFacts> results;    // where there is such a rule: of the first result and the sides
+  const TwinRule* twin = nullptr;      // how all of them are made again by another kernel
+  std::vector<TensorFacts> results;    // where there is such a rule: of the first result and the sides, or of all
 };
 
 // Recipes are made and forgotten at almost every op: those done with keep the room of their lists and come again.

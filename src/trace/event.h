@@ -85,7 +85,8 @@ struct StorageRole {
 // inputs that an output is a view of. `transient` is the peak above the bytes before the op, outputs included;
 // `workspace` the part of it that is neither input nor output. `why_not` is valid only when a replay would be illegal:
 // the reason in words. `lean` is the time in which its first result is made again in one pass, from what it read and its
-// other results; for one that changes a storage in place, what it adds to that; zero where only running it again will do.
+// other results; for one that changes a storage in place, what it adds to that; zero where only running it again will do. `again`
+// is the time in which all of its results are made again, where that is another than its duration; zero where it is not.
 template <class StorageList>
 struct BasicOp {
   OpIndex index;
@@ -99,7 +100,7 @@ struct BasicOp {
   bool replayable = false;
   NameId why_not;
   StorageList inputs, outputs, mutated, aliased;
-  Nanos lean = {};
+  Nanos lean = {}, again = {};
 };
 
 using Op = BasicOp<std::vector<StorageId>>;
@@ -109,12 +110,12 @@ inline bool operator==(const Op& a, const Op& b) {
   return a.index == b.index && a.name == b.name && a.phase == b.phase && a.job == b.job && a.step == b.step &&
          a.stream == b.stream && a.start == b.start && a.duration == b.duration && a.transient == b.transient &&
          a.workspace == b.workspace && a.replayable == b.replayable && a.why_not == b.why_not && a.inputs == b.inputs &&
-         a.outputs == b.outputs && a.mutated == b.mutated && a.aliased == b.aliased && a.lean == b.lean;
+         a.outputs == b.outputs && a.mutated == b.mutated && a.aliased == b.aliased && a.lean == b.lean && a.again == b.again;
 }
 
 [[nodiscard]] inline OpView op_view(const Op& op) {
   return {op.index,     op.name,       op.phase,   op.job,    op.step,    op.stream,  op.start,   op.duration, op.transient,
-          op.workspace, op.replayable, op.why_not, op.inputs, op.outputs, op.mutated, op.aliased, op.lean};
+          op.workspace, op.replayable, op.why_not, op.inputs, op.outputs, op.mutated, op.aliased, op.lean,     op.again};
 }
 
 // The pool granted a range; `granted` is the number of the grant class, `waits` how many waits were owed for it.

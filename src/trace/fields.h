@@ -17,7 +17,7 @@
 
 namespace spillway {
 
-inline constexpr std::uint16_t kFormatVersion = 4, kOldestVersion = 1;  // that is written; that is read
+inline constexpr std::uint16_t kFormatVersion = 5, kOldestVersion = 1;  // that is written; that is read
 
 struct EventTag {
   std::uint8_t number;  // in files; never 0, so that a run of zeros is no event
@@ -175,6 +175,7 @@ void each_field(V& v, E& e) {
   v("mutated", e.mutated);
   v("aliased", e.aliased);
   v.since(2, "lean", e.lean);
+  v.since(5, "again", e.again);
 }
 
 template <class V, Like<Allocation> E>

@@ -47,6 +47,29 @@ def batch_norm_addition_and_relu_are_made_again_in_one_pass():
 
 
 @check
+def max_pooling_is_made_again_by_its_twin():
+    proves("pool_twin")
+
+
+@check
+def both_results_of_a_twin_come_home_together():
+    import spillway
+    from lean import raw
+    from spillway import native
+
+    library = native.load()
+    spillway.enable(budget="2GiB", device="cuda", host_limit="1GiB")
+    library.lean(2)
+    x = torch.randn(8, 64, 32, 32, device="cuda").contiguous(memory_format=torch.channels_last)
+    made = torch.ops.aten.max_pool2d_with_indices(x, [3, 3], [2, 2], [1, 1])
+    before = [raw(tensor) for tensor in made]
+    for tensor in made:
+        library.drop(tensor._cdata)
+    assert all(torch.equal(old, raw(tensor)) for old, tensor in zip(before, made))
+    assert spillway.stats()["recomputed_ops"] == spillway.stats()["lean_rebuilds"] == 1
+
+
+@check
 def layer_norm_is_made_again_from_its_statistics():
     proves("layer_norm")
 
@@ -155,6 +178,9 @@ def what_rebuilds_cost():
         made = {"norm": norm, "norm relu": lambda norm=norm: (lambda r: (r[0].relu_(), *r[1:]))(norm()),
                 "norm add relu": lambda norm=norm, z=z: (lambda r: (r[0].add_(z).relu_(), *r[1:]))(norm()),
                 "dropout": lambda x=x: aten.native_dropout(x, 0.1, True)}  # fmt: skip
+        if layout is torch.channels_last:
+            made["max pool, its values"] = lambda x=x: aten.max_pool2d_with_indices(x, [2, 2], [2, 2])
+            made["max pool, its places"] = lambda x=x: aten.max_pool2d_with_indices(x, [2, 2], [2, 2])[::-1]
         for name, make in made.items():
             tell_cost(f"{name}, {dtype}, {layout}", make, library)
         if layout is torch.contiguous_format or dtype is torch.float32:

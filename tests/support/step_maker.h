@@ -15,7 +15,7 @@ struct OpLine {
   std::vector<std::string> in = {}, out = {}, write = {}, view = {};  // `view`: outputs that are views of inputs
   Nanos takes = 1_us;
   Bytes workspace = {};  // beyond what it makes
-  Nanos lean = {};       // as in Op
+  Nanos lean = {}, again = {};  // as in Op
   bool replayable = true;
   Phase phase = Phase::forward;
 };
@@ -47,6 +47,7 @@ class StepMaker {
     op.start = now_;
     op.duration = line.takes;
     op.lean = line.lean;
+    op.again = line.again;
     op.replayable = line.replayable;
     op.inputs = ids(line.in);
     op.mutated = ids(line.write);

@@ -56,6 +56,20 @@ def max_pool(device, dtype):
         yield f"{name} {how}", lambda values=values, options=options: aten.max_pool2d_with_indices(values, *options)
 
 
+def pool_twin(device, dtype):
+    """Max pooling over channels-last images without gaps in its windows, which on a card has another kernel for the same results:
+    made again for its values, for its places, and with nobody left who wants the other."""
+    shapes = [(2, 3, 33, 35), (2, 8, 16, 16), (3, 33, 9, 11), (1, 32, 13, 11), (2, 520, 6, 6)]  # whose results are large enough to leave
+    more = {"5x5 padded": ([5, 5], [3, 3], [2, 2], [1, 1], False), "3x1": ([3, 1], [1, 2], [1, 0], [1, 1], True), "all of it": ([4, 4], [4, 4], [2, 2], [1, 1], True)}
+    pools = {name: options for name, options in (POOLS | more).items() if name != "spread"}
+    laid = ((name, values) for name, values in inputs(shapes, device, dtype) if name.endswith("channels last"))
+    for (name, values), (how, options), (wanted, pick) in itertools.product(laid, pools.items(), PICKS.items()):
+        yield f"{name} {how} {wanted}", lambda values=values, options=options, pick=pick: pick(aten.max_pool2d_with_indices(values, *options))
+
+
+PICKS = {"values": lambda made: made, "places": lambda made: made[::-1], "values alone": lambda made: made[:1], "places alone": lambda made: made[1:]}
+
+
 def batch_norm(device, dtype):
     shapes = [(257, 5), (4, 7, 33), (2, 3, 17, 19), (8, 64, 14, 14), (2, 256, 7, 7), (3, 31, 5, 5)]
     for (name, values), weights in itertools.product(inputs(shapes, device, dtype), ("none", "single", "same")):
@@ -129,7 +143,7 @@ def dropout_sum(device, dtype):
         yield f"{name} p={p} {'first' if first else 'second'} {wide}", call
 
 
-RULES = {"dropout": dropout, "dropout_sum": dropout_sum, "max_pool": max_pool, "batch_norm": batch_norm, "norm_chain": norm_chain, "layer_norm": layer_norm,
+RULES = {"dropout": dropout, "dropout_sum": dropout_sum, "max_pool": max_pool, "pool_twin": pool_twin, "batch_norm": batch_norm, "norm_chain": norm_chain, "layer_norm": layer_norm,
          "cast_norm": cast_norm}  # fmt: skip
 
 

@@ -7,6 +7,7 @@
 
 #include "torch/cuda/dropout_sum.h"
 #include "torch/cuda/layer_norm.h"
+#include "torch/cuda/max_pool.h"
 #include "torch/cuda/norm_chain.h"
 #include "torch/fused.h"
 #include "torch/lean.h"
@@ -92,7 +93,49 @@ at::Tensor run_dropout_sum(const FusedCall& call) {
   return out;
 }
 
+// As torch reads such an argument: one number is both.
+std::array<int, 2> pair_of(const c10::IValue& value, std::array<int, 2> otherwise) {
+  const auto given = value.toIntVector();
+  if (given.empty()) return otherwise;
+  return {static_cast<int>(given[0]), static_cast<int>(given[given.size() > 1 ? 1 : 0])};
+}
+
+MaxPool pool_of(const TwinCall& call) {
+  const at::Tensor& x = call.arguments[0].toTensor();
+  const TensorFacts& made = call.recipe.results[0];
+  const auto window = pair_of(call.arguments[1], {}), step = pair_of(call.arguments[2], window), before = pair_of(call.arguments[3], {});
+  return {.type = type_of(x),
+          .batch = x.size(0),
+          .channels = x.size(1),
+          .height = x.size(2),
+          .width = x.size(3),
+          .out_height = made.sizes[2],
+          .out_width = made.sizes[3],
+          .window_height = window[0],
+          .window_width = window[1],
+          .step_height = step[0],
+          .step_width = step[1],
+          .before_height = before[0],
+          .before_width = before[1],
+          .x = address(x)};
+}
+
 }  // namespace
+
+TwinResults run_max_pool_cuda(const TwinCall& call) {
+  const at::Tensor& x = call.arguments[0].toTensor();
+  const c10::cuda::CUDAGuard there(x.device());
+  MaxPool pool = pool_of(call);
+  TwinResults results(2);
+  for (std::size_t at = 0; at < results.size(); ++at) {
+    const TensorFacts& made = call.recipe.results[at];
+    if (call.wanted[at]) results[at] = at::detail::empty_strided_cuda(made.sizes, made.strides, made.dtype.toScalarType(), x.device());
+  }
+  if (call.wanted[0]) pool.largest = results[0].mutable_data_ptr();
+  if (call.wanted[1]) pool.where = results[1].mutable_data_ptr<std::int64_t>();
+  C10_CUDA_CHECK(run_max_pool(pool, at::cuda::getCurrentCUDAStream()));
+  return results;
+}
 
 at::Tensor run_fused_cuda(const FusedCall& call) {
   const c10::cuda::CUDAGuard there(call.x.device());

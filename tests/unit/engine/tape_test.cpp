@@ -159,7 +159,7 @@ TEST_F(TapeTest, AnOpSaysWhyItMayNotBeReplayed) {
 }
 
 TEST_F(TapeTest, AnOpSaysHowSoonItsResultIsMadeAgain) {
-  tape.op({.name = "aten::native_dropout", .timed = true, .lean = 3_us, .inputs = {}, .outputs = {}, .mutated = {}, .aliased = {}});
+  tape.op({.name = "aten::native_dropout", .timed = true, .lean = 3_us, .again = 5_us, .inputs = {}, .outputs = {}, .mutated = {}, .aliased = {}});
   tape.op({.name = "aten::native_dropout", .lean = 4_us, .inputs = {}, .outputs = {}, .mutated = {}, .aliased = {}});
   tape.end_step(std::array{9_us});
 
@@ -167,6 +167,7 @@ TEST_F(TapeTest, AnOpSaysHowSoonItsResultIsMadeAgain) {
 
   ASSERT_EQ(ops.size(), 2u);
   EXPECT_EQ(ops[0].lean, 3_us);
+  EXPECT_EQ(ops[0].again, 5_us);
   EXPECT_EQ(ops[1].lean, 4_us);
 }
 

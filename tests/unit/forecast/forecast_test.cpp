@@ -175,5 +175,20 @@ TEST(StepFigures, MakeAnotherStepOfTheSameOps) {
   EXPECT_EQ(step.starts().back(), wanted.starts().back());
 }
 
+// What makes an op's results again is a kernel over the same bytes.
+TEST(StepFigures, ChangeTheTimeOfATwinWithTheOps) {
+  testing::StepMaker maker;
+  maker.begin();
+  maker.op("pool", {.takes = 600_us, .again = 200_us});
+  maker.op("relu", {.takes = 100_us});
+  maker.end();
+  Liveness step(maker.trace(), find_whole_steps(maker.trace())[0]);
+
+  step.set_figures({.sizes = {}, .ops = {{.duration = 900_us}, {.duration = 300_us}}});
+
+  EXPECT_EQ(step.ops()[0].time_again(), 300_us);
+  EXPECT_EQ(step.ops()[1].time_again(), 300_us);
+}
+
 }  // namespace
 }  // namespace spillway

@@ -79,6 +79,14 @@ TEST(SimulatedRebuild, WithoutItsSidesRunsTheOp) {
   expect_rebuilt_in(run(step_with({.side_dies = true}, [](StepMaker& maker) { norm(maker, "h"); })), 6_ms, 1, false);
 }
 
+TEST(SimulatedRebuild, ByATwinTakesTheTwinsTime) {
+  expect_rebuilt_in(run(step_with({}, [](StepMaker& maker) {
+    maker.birth("h", 16_MiB);
+    maker.birth("statistics", 1_KiB);
+    maker.op("pool", {.in = {"x"}, .out = {"h", "statistics"}, .takes = 6_ms, .again = 2_ms});
+  })), 2_ms, 1, false);
+}
+
 TEST(SimulatedRebuild, OfWhatWasChangedInPlaceIsOnePass) {
   const auto result = run(step_with({}, [](StepMaker& maker) {
     norm(maker, "h");

@@ -62,7 +62,7 @@ TEST(FileHeader, OfAnotherVersionIsRefusedNamingBoth) {
   FileHeader header = make_file_header();
   header[8] = 9;
   EXPECT_THAT([&] { check_file_header(header, "x.spt"); },
-              ThrowsMessage<InputError>(HasSubstr("byte 8: expected version 1 to 4 of the trace format, found 9")));
+              ThrowsMessage<InputError>(HasSubstr("byte 8: expected version 1 to 5 of the trace format, found 9")));
 }
 
 TEST(FileHeader, CutShortIsNoOffence) {

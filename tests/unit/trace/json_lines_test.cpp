@@ -15,7 +15,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-constexpr const char* kFirst = "{\"trace\":\"spillway\",\"version\":4,\"times\":\"ns\",\"sizes\":\"bytes\"}\n";
+constexpr const char* kFirst = "{\"trace\":\"spillway\",\"version\":5,\"times\":\"ns\",\"sizes\":\"bytes\"}\n";
 
 std::string exported(const std::vector<Event>& events) {
   std::ostringstream out;
@@ -42,14 +42,15 @@ TEST(JsonLines, ShowAnEventAsOneReadableObject) {
               .transient = 512_B,
               .inputs = {{4}, {5}},
               .outputs = {{6}},
-              .lean = 2_ns};
+              .lean = 2_ns,
+              .again = 9_ns};
   EXPECT_EQ(exported({Name{NameId{0}, "aten.relu"}, op}),
             std::string(kFirst) +
                 "{\"event\":\"name\",\"id\":0,\"text\":\"aten.relu\"}\n"
                 "{\"event\":\"op\",\"index\":3,\"name\":\"aten.relu\",\"phase\":\"backward\",\"job\":0,\"step\":2,"
                 "\"stream\":1,"
                 "\"start\":5000,\"duration\":7,\"transient\":512,\"workspace\":0,\"replayable\":false,\"why_not\":null,"
-                "\"inputs\":[4,5],\"outputs\":[6],\"mutated\":[],\"aliased\":[],\"lean\":2}\n");
+                "\"inputs\":[4,5],\"outputs\":[6],\"mutated\":[],\"aliased\":[],\"lean\":2,\"again\":9}\n");
 }
 
 TEST(JsonLines, GiveBackEveryKindOfEvent) {
@@ -82,6 +83,8 @@ TEST(JsonLines, OfTheFirstVersionAreRead) {
   EXPECT_EQ(std::get<Op>(imported(lines(2, ",\"lean\":3")).events.at(0)).lean, 3_ns);
   EXPECT_THAT([&] { std::ignore = imported(lines(1, ",\"lean\":3")); }, ThrowsMessage<InputError>(HasSubstr("field \"lean\": expected one of")));
   EXPECT_THAT([&] { std::ignore = imported(lines(2, "")); }, ThrowsMessage<InputError>(HasSubstr("field \"lean\" is missing")));
+  EXPECT_EQ(std::get<Op>(imported(lines(4, ",\"lean\":3")).events.at(0)).again, 0_ns);
+  EXPECT_EQ(std::get<Op>(imported(lines(5, ",\"lean\":3,\"again\":4")).events.at(0)).again, 4_ns);
 }
 
 TEST(JsonLines, OfAnotherKindAreRefused) {
