@@ -71,9 +71,8 @@ std::array<std::int32_t, 3> FusedChain::places() const {
 
 std::optional<FusedChain> find_fused_chain(std::span<Recipe* const> recipes) {
   if (recipes.empty() || recipes.size() > kMost || !has_fused_kernels()) return std::nullopt;
-  if (recipes.size() == 1) return find_straight(static_cast<const TorchRecipe&>(*recipes[0]));
   FusedChain chain{.maker = static_cast<const TorchRecipe*>(recipes[0])};
-  if (!is_norm(*chain.maker)) return std::nullopt;
+  if (!is_norm(*chain.maker)) return recipes.size() == 1 ? find_straight(*chain.maker) : std::nullopt;
   const TensorFacts& made = chain.maker->results[0];
   for (const Recipe* next : recipes.subspan(1)) {
     const auto& recipe = static_cast<const TorchRecipe&>(*next);

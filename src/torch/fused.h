@@ -27,7 +27,7 @@ struct FusedChain {
   [[nodiscard]] std::array<std::int32_t, 3> places() const;
 };
 
-// Empty: not such a chain, or nothing to fuse.
+// Empty: not such a chain, or nothing to fuse. A norm alone is one: our pass over it is quicker than torch's.
 [[nodiscard]] std::optional<FusedChain> find_fused_chain(std::span<Recipe* const> recipes);
 // Whether this op, which changes the storage in place, costs no pass of its own after these.
 [[nodiscard]] bool rides_along(std::span<Recipe* const> recipes, const TorchRecipe& next);
